@@ -14,16 +14,16 @@ from benchmarks.allocate.scenario import MOST_PODS, Scenario
 from elastic_operator.build import names
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Reader, Stores
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.view import View
-from elastic_operator.plan.allocate import Allocation
+from elastic_operator.loop.view import Observer
+from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.foresight import Foresight
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
@@ -45,7 +45,7 @@ class World:
         clock = ServerClock()
         reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.view = View(reader, logs, Troubles())
+        self.view = Observer(reader, logs, Troubles())
         self._allocator = Foresight()
         self.now = NOW
 

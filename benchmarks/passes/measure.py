@@ -19,18 +19,18 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.policy_status import PolicyStatuses
-from elastic_operator.loop.progress import Progress
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.process import GC_THRESHOLDS
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
+from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
 """Without a write for so long, and for as long as some passes take, what was begun is done."""

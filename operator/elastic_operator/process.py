@@ -21,34 +21,36 @@ from typing import Any
 from elastic_operator.api.status import JobStatus
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import convert, objects
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.readers import Readers
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
-from elastic_operator.loop import networks
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.plain_pods import PlainPodQuotas
-from elastic_operator.loop.policy_status import PolicyStatuses
-from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.reclaim import Reclaimer, Stopped
-from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Snapshot
-from elastic_operator.plan.policies import Resolved
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read import convert
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
+from elastic_operator.upkeep import networks
+from elastic_operator.upkeep.plain_pods import PlainPodQuotas
+from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.watches import QUOTAS, stores_of, watch_all
 from elastic_worker import contract
 

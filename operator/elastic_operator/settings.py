@@ -21,8 +21,8 @@ from elastic_operator.api.network import EgressRule, IngressRule
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
-from elastic_operator.plan.job import Provisioning
-from elastic_operator.plan.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
+from elastic_operator.plan.facts.job import Provisioning
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
 DEFAULT_FILE = Path("/etc/elastic-operator/settings.yaml")

@@ -20,7 +20,7 @@ def test_a_job_is_one_series_of_info_and_one_of_status():
 
 def test_nodes_that_many_jobs_wait_for_count_once():
     jobs = (on_nodes(kept()), on_nodes(kept(), name="other"))
-    waiting = (JobPicture(seen=see(job, unready=UNREADY), status=make_status()) for job in jobs)
+    waiting = (JobPicture(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
     assert samples_of(*waiting)["kept_nodes",] == 2
     assert samples_of(show())["kept_nodes",] == 0
 
@@ -116,4 +116,4 @@ def test_what_is_kept_between_passes_is_what_was_last_planned():
         shown.see(see(one), plan(one, BOTH).status)
     assert [picture.policy for picture in shown.pictures({"team-b": "b"})] == ["", "b"]
     shown.keep_only({"other"})
-    assert [picture.seen.job.name for picture in shown.pictures({})] == ["other"]
+    assert [picture.obs.job.name for picture in shown.pictures({})] == ["other"]

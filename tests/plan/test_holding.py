@@ -8,12 +8,12 @@ import pytest
 
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType
-from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.holding import LOWEST_PRIORITY, as_it_is, claim_of, flavor_held, held
-from elastic_operator.plan.model import PodShape
-from elastic_operator.plan.settle import settle
-from elastic_operator.plan.team import Flavor
+from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, claim_of, flavor_held, held
+from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
     at,
@@ -42,7 +42,7 @@ def unread(pods=None, **fields):
 
 
 def settled(job, grant: Grant | None = None, *, now=200.0):
-    return settle(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
+    return reconcile(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
 
 
 FINISHED = make_status(completion_time=at(100), conditions=[make_condition(ConditionType.SUCCEEDED, "True", 100)])

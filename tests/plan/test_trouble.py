@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
-from elastic_operator.plan.job import MainContainer
-from elastic_operator.plan.observation import seconds
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.taken_back import STUCK_SECONDS, UNPLACED, takes_from
+from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.unplaceable import STUCK_SECONDS, UNPLACED, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,

@@ -6,14 +6,14 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
-from elastic_operator.cluster.ledger import ASSUMED_SECONDS, Ledger
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.unkept import Unkept
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import CreatePod, Plan
-from elastic_operator.plan.model import PodShape
+from elastic_operator.plan.facts.decisions import CreatePod, Plan
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
 from tests.plan.jobs import make_job
 
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.loop.progress import (
+from elastic_operator.pods.launcher_client import (
     ANSWER_SECONDS,
     CALM_SECONDS,
     EAGER_SECONDS,
@@ -28,7 +28,7 @@ from elastic_operator.loop.progress import (
     Progress,
     Target,
 )
-from elastic_operator.loop.said import MAX_GIVEN_UP, MAX_SENTENCE, read
+from elastic_operator.pods.launcher_wire import MAX_GIVEN_UP, MAX_SENTENCE, read
 from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer

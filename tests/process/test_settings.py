@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator import settings
-from elastic_operator.plan.team import DEFAULT_POLICY, NO_POLICY, Quota
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, NO_POLICY, Quota
 from elastic_operator.settings import Settings, SettingsError
 
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.convert import OUT_OF_SERVICE
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.cluster.ledger import JobRef, Ledger
-from elastic_operator.cluster.overdue import OVERDUE_SECONDS
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Reader, Stores
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.view import Sight, View
-from elastic_operator.plan.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.loop.view import Observed, Observer
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
@@ -50,12 +50,12 @@ class World:
         self.troubles = Troubles()
         self.view = self.new_view()
 
-    def new_view(self) -> View:
+    def new_view(self) -> Observer:
         clock = ServerClock()
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
-        return View(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
+        return Observer(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
 
-    def look(self) -> Sight:
+    def look(self) -> Observed:
         return self.view.look(self.now)
 
     def _job_of(self, uid: str) -> JobRef | None:
@@ -147,9 +147,9 @@ class World:
         self.ledger.forget("default", f"{job}-{place}")
 
     def trouble(self, job: str) -> None:
-        seen = self.look().seen.get(f"uid-{job}")
-        if seen is not None:
-            self.troubles.add(seen.job, Unreachable("no answer in time"), self.now)
+        obs = self.look().obs.get(f"uid-{job}")
+        if obs is not None:
+            self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
         self.troubles.clear(f"uid-{job}")
@@ -249,13 +249,13 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     for what, *how in history:
         getattr(world, what)(*how)
         remembered, fresh = world.look(), world.new_view().look(world.now)
-        assert remembered.seen == fresh.seen
+        assert remembered.obs == fresh.obs
         assert by_name(remembered.snapshot.jobs) == by_name(fresh.snapshot.jobs)
         assert by_name(remembered.snapshot.nodes) == by_name(fresh.snapshot.nodes)
         assert remembered.snapshot.teams == fresh.snapshot.teams
         assert remembered.snapshot.team_of == fresh.snapshot.team_of
-        for seen in remembered.snapshot.nodes:
-            for held, by in ((seen.used, seen.used_by), (seen.leaving, seen.leaving_by)):
+        for obs in remembered.snapshot.nodes:
+            for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
                 assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
 
 
@@ -276,7 +276,7 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     world.time_passes(1.0)
     after = world.look()
     assert after.snapshot is before.snapshot
-    assert after.seen["uid-second"] is before.seen["uid-second"]
+    assert after.obs["uid-second"] is before.obs["uid-second"]
     world.goes("pods", "second-master-0")
     assert world.look().snapshot is not before.snapshot
 
@@ -293,11 +293,11 @@ def test_a_node_seen_to_turn_not_ready_has_not_been_away_for_long_whatever_clock
     world.time_passes(3600.0)
     world.look()
     world.node("n1", 4, False, False, since=START)
-    assert world.look().seen["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].lost_nodes == frozenset()
     world.time_passes(39.0)
-    assert world.look().seen["uid-second"].lost_nodes == frozenset()
+    assert world.look().obs["uid-second"].lost_nodes == frozenset()
     world.time_passes(1.0)
-    assert world.look().seen["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
 
 
 def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
@@ -306,7 +306,7 @@ def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
     world.job("second", 3, STATUSES[2], "")
     world.pod("second", "master-0", "n1", "Running", False, True)
     world.time_passes(3600.0)
-    assert world.look().seen["uid-second"].lost_nodes == {"n1"}
+    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
 
 
 def cut_off(nodes: int) -> World:
@@ -325,8 +325,8 @@ def cut_off(nodes: int) -> World:
 
 
 def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
-    seen = world.look().seen["uid-second"]
-    return set(seen.lost_nodes), set(seen.kept_nodes)
+    obs = world.look().obs["uid-second"]
+    return set(obs.lost_nodes), set(obs.kept_nodes)
 
 
 @pytest.mark.parametrize("another_leads", [False, True])
@@ -409,7 +409,7 @@ def test_a_policys_ceiling_shortens_the_grace_of_its_jobs_pods():
 
 
 def grace_of_first(world: World) -> int:
-    return world.look().seen["uid-first"].job.spec.elasticity.grace_period_seconds
+    return world.look().obs["uid-first"].job.spec.elasticity.grace_period_seconds
 
 
 def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
@@ -512,4 +512,4 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [seen.job.ignored_priority[0] for seen in sight.seen.values()] == ["", "PriorityClassNotAllowed"]
+    assert [obs.job.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]

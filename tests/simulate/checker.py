@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.facts.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
 from tests.simulate.entitled import check_entitlements, check_set_aside

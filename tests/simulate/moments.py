@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import backoff, bulkhead, controller, dispatch, making_way, reclaim, trials
+from elastic_operator.loop import backoff, controller, dispatch, making_way, reclaim, trials
+from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
 
 

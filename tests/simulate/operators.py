@@ -11,16 +11,16 @@ from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.read import Stores
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.jobs import Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api

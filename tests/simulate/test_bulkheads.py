@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop import policies
-from elastic_operator.plan import allocate
+from elastic_operator.plan.allocation import allocate
+from elastic_operator.read import policies
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
 from tests.simulate.moments import Moments
@@ -55,7 +55,7 @@ def errors(kind: str) -> float:
 
 
 @pytest.mark.parametrize("pods_pass", [False, True], ids=["before-it-is-asked-about", "when-its-pods-have-passed"])
-@pytest.mark.parametrize("station", ["settle", "act"])
+@pytest.mark.parametrize("station", ["reconcile", "act"])
 def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given(station: str, pods_pass: bool) -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")

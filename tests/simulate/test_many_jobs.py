@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.loop import controller, read, view
-from elastic_operator.loop import requests as waiting_pods
+from elastic_operator.loop import controller, view
+from elastic_operator.read import jobs as read
+from elastic_operator.read import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -63,12 +64,12 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
             world.server.edit(kinds.JOBS, job, {**job["spec"], "suspend": False})
         jobs, planned = world.operator.stores.jobs, list[tuple[int, int]]()
 
-        def settle(seen: Any, *arguments: Any, **more: Any) -> Any:
-            planned.append((seen.job.generation, jobs.get(seen.job.uid).metadata.generation))
-            return settle_as_it_is(seen, *arguments, **more)
+        def reconcile(obs: Any, *arguments: Any, **more: Any) -> Any:
+            planned.append((obs.job.generation, jobs.get(obs.job.uid).metadata.generation))
+            return reconcile_as_it_is(obs, *arguments, **more)
 
-        settle_as_it_is = controller.settle
-        with patch.object(controller, "settle", settle):
+        reconcile_as_it_is = controller.reconcile
+        with patch.object(controller, "reconcile", reconcile):
             for _ in range(6):
                 world.moments.passed += controller.WORDING_SECONDS
                 await world.run_pass()
@@ -85,8 +86,8 @@ def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
         await world.come_to_rest()
         looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
         observe = noted(view.observe, lambda job, *_: job.name, looked)
-        settle = noted(controller.settle, lambda seen, *_: seen.job.name, plans)
-        with patch.object(view, "observe", observe), patch.object(controller, "settle", settle):
+        reconcile = noted(controller.reconcile, lambda seen, *_: seen.job.name, plans)
+        with patch.object(view, "observe", observe), patch.object(controller, "reconcile", reconcile):
             for _ in range(130):
                 before = len(looked), len(plans)
                 world.moments.passed += 1.0
@@ -113,8 +114,8 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             return ""
 
         parse = noted(read.parse_spec, turn, [])
-        look = noted(waiting_pods.Requests._request, turn, [])
-        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.Requests, "_request", look):
+        look = noted(waiting_pods.PendingPods._request, turn, [])
+        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.PendingPods, "_request", look):
             ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
             while not ahead.done():
                 turns += 1

@@ -19,7 +19,7 @@ from elastic_operator.api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.facts.decisions import Event
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000

@@ -19,7 +19,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
-from elastic_operator.plan.resting import MOST_REST_SECONDS, rest_seconds
+from elastic_operator.plan.facts.useless_tries import MOST_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0

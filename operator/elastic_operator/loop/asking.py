@@ -24,9 +24,9 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import raise_refusal
-from elastic_operator.loop.read import Stores
-from elastic_operator.plan.decisions import CreatePod
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"

@@ -27,35 +27,35 @@ from elastic_operator.build.names import service_name
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.cluster.events import Subject, job_subject
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.blame import culprits_of_allocation
-from elastic_operator.loop.bulkhead import Bulkhead
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
-from elastic_operator.loop.logs import FailureLogs
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.progress import Progress, target_of
-from elastic_operator.loop.read import Reader, Stores, drop_absent
-from elastic_operator.loop.reclaim import Reclaimer, Stopped
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.shown import Shown
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.survivors import SurvivorLogs
 from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.view import Sight, View
+from elastic_operator.loop.view import Observed, Observer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.plan.allocate import Allocation, Allocator, next_change
-from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.decisions import Event, Route, Share
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.facts.decisions import Assignment, Event, Route, Stopped
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Brakes, Request, Snapshot, gpus_in
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.policies import Resolved
-from elastic_operator.plan.settle import settle
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.pods.launcher_client import Progress, target_of
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.read.blame import culprits_of_allocation
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.jobs import Reader, Stores, drop_absent
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,8 @@ MOST_BLAMES = 2
 class _Settled:
     """What one job's last plan was made from, and when (monotonic) it is to be made again all the same."""
 
-    seen: Observation
-    share: Share | None
+    obs: Observation
+    share: Assignment | None
     again_at: float
 
 
@@ -111,7 +111,7 @@ class Controller:
         reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=self.bulkhead, unkept=actor.unkept)
         reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
         reclaimer.grace_ceiling = reader.grace_ceiling
-        self.view = View(reader, logs, troubles, progress.report, progress.heard, self.survivors.group)
+        self.view = Observer(reader, logs, troubles, progress.report, progress.heard, self.survivors.group)
         self.dispatcher = Dispatcher(
             actor=actor,
             reader=reader,
@@ -203,14 +203,14 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             sight, allocation = self._look_and_allocate(now)
-            drop_absent(self._settled, sight.seen.keys())
-            self.trials.keep_only(sight.seen.keys())
-            drop_absent(self._unsaid, sight.seen.keys())
-            self.dispatcher.keep_only(sight.seen.keys())
-            self.progress.keep_only(sight.seen.keys())
-            self.survivors.keep_only(sight.seen.keys())
-            self._shown.keep_only(sight.seen.keys())
-            self.making_way.look(sight.seen, allocation, fresh=self.dispatcher.fresh())
+            drop_absent(self._settled, sight.obs.keys())
+            self.trials.keep_only(sight.obs.keys())
+            drop_absent(self._unsaid, sight.obs.keys())
+            self.dispatcher.keep_only(sight.obs.keys())
+            self.progress.keep_only(sight.obs.keys())
+            self.survivors.keep_only(sight.obs.keys())
+            self._shown.keep_only(sight.obs.keys())
+            self.making_way.look(sight.obs, allocation, fresh=self.dispatcher.fresh())
             self.reclaimer.tell_braked(allocation, self._subject)
             self.reclaimer.plan(allocation)
             rest_first = self.view.reader.requests.note_served(_served(allocation), allocation.tried_gangs, now)
@@ -265,7 +265,7 @@ class Controller:
         self._settled.clear()
         self._allocator, self._dry_allocator = Foresight(), Allocator()
 
-    def _look_and_allocate(self, now: float) -> tuple[Sight, Allocation]:
+    def _look_and_allocate(self, now: float) -> tuple[Observed, Allocation]:
         """What there is, and who gets what; without a job or a waiting pod at which the allocation raises."""
         for _ in range(MOST_BLAMES):
             sight = self.view.look(now)
@@ -282,7 +282,7 @@ class Controller:
         """Set those aside that make the allocation raise; whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
-            if isinstance(bad, Request):
+            if isinstance(bad, PendingPod):
                 self.bulkhead.set_aside("pod", bad.uid, f"{bad.namespace}/{bad.name}", error, in_allocation=True)
             else:
                 self._set_aside(bad.uid, error, in_allocation=True)
@@ -346,43 +346,43 @@ class Controller:
         job = self.stores.jobs.get(uid)
         return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None
 
-    def _is_settled(self, seen: Observation, allocation: Allocation) -> bool:
+    def _is_settled(self, obs: Observation, allocation: Allocation) -> bool:
         """Whether another plan for the job would be the same, up to its wording."""
-        known = self._settled.get(seen.job.uid)
-        if known is None or known.seen is not seen or time.monotonic() >= known.again_at:
+        known = self._settled.get(obs.job.uid)
+        if known is None or known.obs is not obs or time.monotonic() >= known.again_at:
             return False
-        return known.share == (allocation.share(seen.job.uid) if seen.job.uid in allocation else None)
+        return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
 
-    def _settle_all(self, sight: Sight, allocation: Allocation, now: float) -> None:
+    def _settle_all(self, sight: Observed, allocation: Allocation, now: float) -> None:
         """Make the plans that are not made yet, as many as one pass has time for.
 
         The next pass follows at once for those that are left and can be started on. A job whose status is not written
         yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
         """
-        waiting = [uid for uid in self._behind if uid in sight.seen]
-        uids, made = iter(dict.fromkeys((*waiting, *sight.seen))), 0
+        waiting = [uid for uid in self._behind if uid in sight.obs]
+        uids, made = iter(dict.fromkeys((*waiting, *sight.obs))), 0
         while made < MOST_SETTLED and (uid := next(uids, None)) is not None:
-            made += self._settle_or_set_aside(sight.seen[uid], allocation, now)
+            made += self._settle_or_set_aside(sight.obs[uid], allocation, now)
         self._behind = dict.fromkeys(uid for uid in uids if not self.dispatcher.holds_back(uid))
 
-    def _settle_or_set_aside(self, seen: Observation, allocation: Allocation, now: float) -> bool:
+    def _settle_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""
         try:
-            if self._is_settled(seen, allocation):
+            if self._is_settled(obs, allocation):
                 return False
-            if not seen.job.fault:
-                self._settle(seen, allocation, now)
+            if not obs.job.fault:
+                self._settle(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = self._set_aside(seen.job.uid, error)
+            aside = self._set_aside(obs.job.uid, error)
             assert aside is not None, "a pass awaits nothing, so the job is still there"
-            seen = aside
-        if seen.job.fault:
-            self._leave_aside(seen, allocation, now)
+            obs = aside
+        if obs.job.fault:
+            self._leave_aside(obs, allocation, now)
         return True
 
-    def _leave_aside(self, seen: Observation, allocation: Allocation, now: float) -> None:
+    def _leave_aside(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
-        job, body = seen.job, self.stores.jobs.get(seen.job.uid)
+        job, body = obs.job, self.stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             share = allocation.share(job.uid) if job.uid in allocation else None
@@ -394,20 +394,20 @@ class Controller:
             if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
                 before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
-            self._shown.see(seen, plan.status)
+            self._shown.see(obs, plan.status)
         except Exception:
             log.exception("job=%s cannot even be left aside in good order", job.key)
             share, wait = None, RESYNC_SECONDS
-        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + wait)
+        self._settled[job.uid] = _Settled(obs, share, time.monotonic() + wait)
         self._unsaid.pop(job.uid, None)
 
-    def _settle(self, seen: Observation, allocation: Allocation, now: float) -> None:
+    def _settle(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
-        job = seen.job
+        job = obs.job
         grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
         if grant is not None:
-            grant = held.grant(grant, seen.status.target_replicas)
-        plan = settle(seen, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
+            grant = held.grant(grant, obs.status.target_replicas)
+        plan = reconcile(obs, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
         plan = replace(plan, route=self._changed_route(job, plan.route))
         body = self.stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
@@ -416,11 +416,11 @@ class Controller:
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         share = allocation.share(job.uid) if grant else None
-        self._settled[job.uid] = _Settled(seen, share, time.monotonic() + again)
-        self._shown.see(seen, plan.status)
+        self._settled[job.uid] = _Settled(obs, share, time.monotonic() + again)
+        self._shown.see(obs, plan.status)
         self._unsaid.pop(job.uid, None)
-        self.progress.follow(job.uid, target_of(seen, plan, now))
-        self.survivors.follow(job.uid, job.namespace, seen.asked)
+        self.progress.follow(job.uid, target_of(obs, plan, now))
+        self.survivors.follow(job.uid, job.namespace, obs.asked)
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""
@@ -431,7 +431,7 @@ class Controller:
         addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
         return None if "".join(addresses[:1]) == wanted.address else wanted
 
-    def _say_why(self, sight: Sight, allocation: Allocation, now: float) -> None:
+    def _say_why(self, sight: Observed, allocation: Allocation, now: float) -> None:
         """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too."""
         if not self._unsaid or time.monotonic() < self._say_at:
             return
@@ -439,20 +439,20 @@ class Controller:
         for uid in list(self._unsaid)[:WORDING_BATCH]:
             del self._unsaid[uid]
             known = self._settled.get(uid)
-            if known is None or known.seen is not sight.seen.get(uid) or known.seen.job.fault:
+            if known is None or known.obs is not sight.obs.get(uid) or known.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._say_why_one(known.seen, allocation, now)
+                self._say_why_one(known.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
                 self._set_aside(uid, error)
                 self.wake()
 
-    def _say_why_one(self, seen: Observation, allocation: Allocation, now: float) -> None:
-        told, grant = seen.job.status.condition(ConditionType.FULL_SIZE), allocation[seen.job.uid]
+    def _say_why_one(self, obs: Observation, allocation: Allocation, now: float) -> None:
+        told, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
         if told is None or (told.reason, told.message) != (grant.limit, grant.message):
-            self._settle(seen, allocation, now)
+            self._settle(obs, allocation, now)
 
 
 def _served(allocation: Allocation) -> frozenset[str]:

@@ -22,14 +22,14 @@ from elastic_operator.cluster.errors import (
     ServerError,
     TooManyRequests,
 )
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.read import Reader, drop_absent
-from elastic_operator.loop.unkept import Unkept
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import CreatePod, Event, Plan
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.jobs import Reader, drop_absent
+from elastic_operator.read.ledger import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.read import drop_absent
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.trials import Trials
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import CreatePod, Grant, Plan, Share
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read.jobs import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """For so long a job waits for the answers about all who take from it."""
@@ -43,7 +43,7 @@ class Held:
         """What the job, of that size so far, gets meanwhile."""
         return grant.holding(self.pods, size, without=self.takers) if self.pods else grant
 
-    def share(self, share: Share) -> Share:
+    def share(self, share: Assignment) -> Assignment:
         """The same for a job that gets nothing new."""
         return share._replace(release=tuple(uid for uid in share.release if uid not in self.pods))
 
@@ -61,10 +61,10 @@ class MakingWay:
         self._waits_since: dict[str, float] = {}
         """Since when (monotonic) jobs wait for answers, or since pods of theirs last went."""
 
-    def look(self, seen: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+    def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """What this pass has seen and decided, and whether the stores can be trusted."""
-        self._seen, self._allocation, self._fresh = seen, allocation, fresh
-        drop_absent(self._waits_since, seen.keys())
+        self._seen, self._allocation, self._fresh = obs, allocation, fresh
+        drop_absent(self._waits_since, obs.keys())
 
     def held(self, uid: str) -> Held:
         """Which pods of that job stay for now: of those who get the room, some cannot use it, as far as is known."""
@@ -118,20 +118,20 @@ class MakingWay:
 
     def _can_use_room(self, uid: str, giver: str) -> bool:
         """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
-        seen, creates = self._seen.get(uid), self._creates(uid)
+        obs, creates = self._seen.get(uid), self._creates(uid)
         if self._reads(uid):
             return False
-        if seen is None or not creates:
+        if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(seen.job, roles, partial(self._question, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._question, uid), giver=giver, order=order)
 
     def _question(self, uid: str) -> Question | None:
         """What is to be asked about the job by now, if anything."""
-        seen, creates = self._seen.get(uid), self._creates(uid)
-        if seen is None or seen.job.spec is None or not creates:
+        obs, creates = self._seen.get(uid), self._creates(uid)
+        if obs is None or obs.job.spec is None or not creates:
             return None
-        job, share = seen.job, self._decided.share(uid)
+        job, share = obs.job, self._decided.share(uid)
         ready = sum(slot.ready for slot in share.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
         besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
@@ -140,15 +140,15 @@ class MakingWay:
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._decided.going),
-            needed=len(share.keep) + ready < seen.job.spec.min_replicas,
+            needed=len(share.keep) + ready < obs.job.spec.min_replicas,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The pods that the job is to get, as they would be made if their room were free."""
-        seen, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
-        if seen is None or seen.job.spec is None:
+        obs, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
+        if obs is None or obs.job.spec is None:
             return ()
-        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        nnodes, status = frozen_nnodes(obs.job.spec), obs.status
         return tuple(
             CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
             for slot in slots

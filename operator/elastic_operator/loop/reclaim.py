@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from math import inf
@@ -22,12 +21,12 @@ from elastic_operator.cluster.reservation import Reservation, is_renewable, rese
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.braking import taker_of
-from elastic_operator.plan.decisions import Event, Reclaim
-from elastic_operator.plan.model import Brake, Brakes, Taker
-from elastic_operator.plan.resting import MOST_IN_VAIN
-from elastic_operator.plan.words import listed, pods
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.facts.decisions import Event, Nomination, Stopped
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 log = logging.getLogger(__name__)
@@ -40,14 +39,6 @@ RETRY_SECONDS = 30.0
 """A pod that could not be nominated is left alone for so long."""
 CHANGED_SECONDS = 0.5
 """And one that has changed meanwhile, until the change is seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Why nobody gives anything back now: a reason in one word, and the sentence."""
-
-    reason: str
-    message: str
 
 
 class Breaker:
@@ -106,7 +97,7 @@ class Reclaimer:
         self._braked: frozenset[tuple[str, bool]] = frozenset()
         self._waiting: dict[Taker, tuple[float, int]] = {}
         """Since when (monotonic) those wait for the limit for all that could pass it, and for how many pods."""
-        self._planned: dict[str, list[Reclaim]] = {}
+        self._planned: dict[str, list[Nomination]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
@@ -276,7 +267,7 @@ class Reclaimer:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _nomination(self, reclaim: Reclaim) -> asyncio.Future[bool]:
+    def _nomination(self, reclaim: Nomination) -> asyncio.Future[bool]:
         """One for each pod, however many jobs make way for it.
 
         It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one nobody
@@ -299,7 +290,7 @@ class Reclaimer:
         self._nominating.pop(uid, None)
         self._changed()
 
-    async def _nominate(self, reclaim: Reclaim) -> bool:
+    async def _nominate(self, reclaim: Nomination) -> bool:
         pod = self._pods.get(reclaim.uid)
         if pod is None:
             return False

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Eviction
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Eviction
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(slots=True)

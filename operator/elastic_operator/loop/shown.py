@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from elastic_operator.api.status import ConditionType, JobStatus
-from elastic_operator.loop.read import drop_absent
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.progress import report_of
+from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read.jobs import drop_absent
 
 
 class Shown:
@@ -19,11 +19,11 @@ class Shown:
         self._jobs: dict[str, tuple[Observation, JobStatus]] = {}
         self._times = JobTimes()
 
-    def see(self, seen: Observation, status: JobStatus) -> None:
+    def see(self, obs: Observation, status: JobStatus) -> None:
         """A plan was made for the job, with that status."""
         ready = status.condition(ConditionType.READY)
-        self._jobs[seen.job.uid] = seen, status
-        self._times.see(seen.job.uid, ready.reason if ready else "", report_of(seen))
+        self._jobs[obs.job.uid] = obs, status
+        self._times.see(obs.job.uid, ready.reason if ready else "", report_of(obs))
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
@@ -34,11 +34,11 @@ class Shown:
         """All jobs as they are now; `policy_of` names the quota policy of each namespace that has one."""
         return tuple(
             JobPicture(
-                seen=seen,
+                obs=obs,
                 status=status,
-                policy=policy_of.get(seen.job.namespace, ""),
+                policy=policy_of.get(obs.job.namespace, ""),
                 seconds=self._times.seconds(uid),
                 moved_at=self._times.moved_at(uid),
             )
-            for uid, (seen, status) in self._jobs.items()
+            for uid, (obs, status) in self._jobs.items()
         )

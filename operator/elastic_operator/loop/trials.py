@@ -22,9 +22,9 @@ from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.read import drop_absent
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.resting import MOST_IN_VAIN, rest_seconds
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
+from elastic_operator.read.jobs import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.entry import Assumed
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.bulkhead import Fault
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.nodes import Unready
-from elastic_operator.loop.read import Facts, Reader, drop_absent
-from elastic_operator.plan.aside import demand_aside
-from elastic_operator.plan.demand import JobShape
-from elastic_operator.plan.holding import held, stays
-from elastic_operator.plan.job import NOBODY_ASKS, Group, Job, OwnPod
-from elastic_operator.plan.model import JobDemand, Snapshot
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.reported import Report
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.holding import held, stays
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.set_aside import demand_aside
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.bulkhead import Fault
+from elastic_operator.read.entry import Assumed
+from elastic_operator.read.jobs import Facts, Reader, drop_absent
+from elastic_operator.read.nodes import Unready
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ FEW_JOBS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Observed:
     """What a look saw: jobs by uid, and what to allocate from."""
 
-    seen: Mapping[str, Observation]
+    obs: Mapping[str, Observation]
     snapshot: Snapshot
 
 
@@ -50,7 +50,7 @@ class _Known:
     """
 
     facts: Facts
-    seen: Observation
+    obs: Observation
     until: float
     stamp: object
     plain: bool
@@ -64,7 +64,7 @@ class _Known:
 class _Demanded:
     """What a job demands (None: nothing), and what that was made from."""
 
-    seen: Observation
+    obs: Observation
     stamp: object
     shape: JobShape | None = None
     assumed: tuple[Assumed, ...] = ()
@@ -79,11 +79,11 @@ class _Aside:
     body: objects.CustomObject
     fault: Fault
     pods: tuple[OwnPod, ...]
-    seen: Observation
+    obs: Observation
     demand: JobDemand | None = None
 
 
-class View:
+class Observer:
     """Remembers what it saw, and from what.
 
     `report` and `heard` tell by a job's uid what its master said, and when, `group` what its pods' logs show.
@@ -152,7 +152,7 @@ class View:
             if (known is None or known.facts.body is not body) and self._is_mine(body):
                 yield uid
 
-    def look(self, now: float) -> Sight:
+    def look(self, now: float) -> Observed:
         """Everything, as the stores have it at `now` (epoch seconds on the API server's clock)."""
         unready = self._look_around(now)
         self.reader.ledger.expire()
@@ -163,9 +163,9 @@ class View:
         drop_absent(self._good, bodies.keys())
         drop_absent(self._going, bodies.keys())
         self.reader.keep_only(bodies.keys())
-        seen = {uid: self._look_at(body, unready, now) for uid, body in bodies.items()}
-        snapshot = self._take_snapshot(seen, now)
-        return Sight({**seen, **{uid: aside.seen for uid, aside in self._asides.items()}}, snapshot)
+        obs = {uid: self._look_at(body, unready, now) for uid, body in bodies.items()}
+        snapshot = self._take_snapshot(obs, now)
+        return Observed({**obs, **{uid: aside.obs for uid, aside in self._asides.items()}}, snapshot)
 
     def _look_around(self, now: float) -> Unready:
         """What jobs are seen by, beside themselves; returns the nodes that are not Ready."""
@@ -216,7 +216,7 @@ class View:
             known = self._asides[meta.uid] = _Aside(body, fault, pods, Observation(job, job.status))
             known.demand = None if fault.in_allocation else self._demand_aside(job)
         self._known.pop(meta.uid, None)
-        return known.seen
+        return known.obs
 
     def _demand_aside(self, job: Job) -> JobDemand | None:
         """As it was last, or as its pods say where nobody knows."""
@@ -247,7 +247,7 @@ class View:
         group = self._group(uid)
         stamp = self.reader.ledger.stamp(uid, meta.namespace, meta.name), report, group
         if known is not None and known.plain and known.is_of(body, stamp) and now < known.until and not trouble:
-            return known.seen
+            return known.obs
         own = self.reader.ledger.own_pods(uid)
         as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
@@ -262,11 +262,11 @@ class View:
             group=group,
         )
         if known is None or now >= known.until or not facts.equal(known.facts):
-            seen = observe(self.reader.job(facts), unready, now)
-            known = self._known[uid] = _Known(facts, seen, _valid_until(seen, now), stamp, plain=False)
+            obs = observe(self.reader.job(facts), unready, now)
+            known = self._known[uid] = _Known(facts, obs, _valid_until(obs, now), stamp, plain=False)
         known.stamp, known.plain = stamp, facts.pods is own and not trouble
-        known.plain &= known.seen.status.held_until is None
-        return known.seen
+        known.plain &= known.obs.status.held_until is None
+        return known.obs
 
     def _deleted(self, body: objects.CustomObject) -> Observation:
         """A job that only a finalizer keeps: nothing of it counts but its pods."""
@@ -278,13 +278,13 @@ class View:
         self._known.pop(uid, None)
         return known[1]
 
-    def _take_snapshot(self, seen: Mapping[str, Observation], now: float) -> Snapshot:
-        demands = tuple(demand for s in seen.values() if (demand := self._demand_of(s)) is not None)
+    def _take_snapshot(self, obs: Mapping[str, Observation], now: float) -> Snapshot:
+        demands = tuple(demand for s in obs.values() if (demand := self._demand_of(s)) is not None)
         last, policies = self._snapshot, self.reader.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(s.job.namespace, pod) for s in seen.values() for pod, _ in s.gone]
+        leaving = [(s.job.namespace, pod) for s in obs.values() for pod, _ in s.gone]
         nodes, requests = self.reader.nodes.look(self._members, leaving), self.reader.requests.look(now)
         same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is requests
         if last is None or not same or policies is not self._policies:
@@ -300,51 +300,51 @@ class View:
             self._snapshot, self._policies = last, policies
         return last
 
-    def _demand_of(self, seen: Observation) -> JobDemand | None:
+    def _demand_of(self, obs: Observation) -> JobDemand | None:
         """What the job demands, or last did where it is set aside; None if it may have no pods."""
-        aside = self._asides.get(seen.job.uid)
+        aside = self._asides.get(obs.job.uid)
         if aside is None:
             try:
-                return self._demand(seen)
+                return self._demand(obs)
             except Exception as error:  # noqa: BLE001 - as in `_look_at`
-                body = self.reader.stores.jobs.get(seen.job.uid)
+                body = self.reader.stores.jobs.get(obs.job.uid)
                 assert body is not None, "a look awaits nothing, so the job is still there"
                 self.set_aside(body, error)
-                aside = self._asides[seen.job.uid]
+                aside = self._asides[obs.job.uid]
         return aside.demand
 
-    def _demand(self, seen: Observation) -> JobDemand | None:
+    def _demand(self, obs: Observation) -> JobDemand | None:
         """What the job demands; None if it may have no pods."""
-        job = seen.job
+        job = obs.job
         known, stamp = self._demanded.get(job.uid), self.reader.ledger.stamp(job.uid, job.namespace, job.name)
         takes = self.may_take(job)
         if known is not None and known.takes is not takes:
             self.reader.outside.answered()
             known = None
-        if known is not None and known.seen is seen and known.stamp == stamp:
+        if known is not None and known.obs is obs and known.stamp == stamp:
             return known.demand
-        if not seen.wants_pods:
-            return self._demand_held(seen, stamp)
+        if not obs.wants_pods:
+            return self._demand_held(obs, stamp)
         shape, assumed = self.reader.shapes(job), self.reader.ledger.assumed(job.uid)
-        if known is not None and known.seen is seen and known.shape is shape and known.assumed == assumed:
+        if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
             known.stamp = stamp
             return known.demand
-        demand = self.reader.demand(seen, shape, assumed)
+        demand = self.reader.demand(obs, shape, assumed)
         if not takes or not self._bulkhead.may_take(job.uid, job.generation):
             demand = replace(demand, takes=False)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[job.uid] = _Demanded(seen, stamp, shape, assumed, demand, takes)
+        self._demanded[job.uid] = _Demanded(obs, stamp, shape, assumed, demand, takes)
         self._good[job.uid] = demand
         return demand
 
-    def _demand_held(self, seen: Observation, stamp: object) -> JobDemand | None:
+    def _demand_held(self, obs: Observation, stamp: object) -> JobDemand | None:
         """A demand that holds the GPUs of pods whose job wants none; None if they hold none."""
-        uid, pods = seen.job.uid, held(seen)
-        demand, known = self.reader.claim(seen.job, pods) if pods else None, self._demanded.get(uid)
+        uid, pods = obs.job.uid, held(obs)
+        demand, known = self.reader.claim(obs.job, pods) if pods else None, self._demanded.get(uid)
         if known is not None and known.demand == demand:
             demand = known.demand
-        self._demanded[uid] = _Demanded(seen, stamp, demand=demand)
+        self._demanded[uid] = _Demanded(obs, stamp, demand=demand)
         self._good.pop(uid, None)
         return demand
 
@@ -363,11 +363,11 @@ def _without_contents(settings: Settings) -> Snapshot:
     )
 
 
-def _valid_until(seen: Observation, now: float) -> float:
+def _valid_until(obs: Observation, now: float) -> float:
     """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
-    if seen.commit or seen.status is not seen.job.status:
+    if obs.commit or obs.status is not obs.job.status:
         return -inf
-    return min((time for time in (*seen.wake_at, seen.hold_until) if time > now), default=inf)
+    return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
 
 
 def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from elastic_operator.api.status import Change, ConditionType, JobStatus
-from elastic_operator.plan.losses import REASONS as LOSSES
-from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.losses import REASONS as LOSSES
 
 RESIZES = {"up": ("ScaledUp",), "down": ("ScaledDown", "QuotaReclaimed", "PreemptedByJob")}
 """Reasons of planned changes of size, as the history has them, by direction."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_operator.api.status import JobStatus
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class JobPicture:
     `moved_at` is when its step last moved (epoch seconds).
     """
 
-    seen: Observation
+    obs: Observation
     status: JobStatus
     policy: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.allocate import Allocation, Allocator
-from elastic_operator.plan.claim import MASTER, WORKER
-from elastic_operator.plan.decisions import Share
-from elastic_operator.plan.demand import with_members
-from elastic_operator.plan.holding import as_it_is
-from elastic_operator.plan.model import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.entry import MASTER, WORKER
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.job.demand import with_members
+from elastic_operator.plan.job.holding import as_it_is
 
 PATIENCE_SECONDS = 10.0
 REMEMBERED_SECONDS = 60.0
@@ -104,7 +104,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
     return found
 
 
-def _masters(job: JobDemand, share: Share) -> int:
+def _masters(job: JobDemand, share: Assignment) -> int:
     kept = [member.role for member in job.members if member.uid in share.keep]
     return [*kept, *(slot.role for slot in share.create)].count(MASTER)
 
@@ -139,7 +139,7 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     return replace(snapshot, jobs=jobs, nodes=nodes, requests=tuple(waiting), brakes=brakes)
 
 
-def _applied(job: JobDemand, share: Share, now: float) -> JobDemand:
+def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:
     """The job as it will be; the same object where nothing of it changes."""
     if not (share.create or share.release):
         return job
@@ -159,7 +159,7 @@ def _applied(job: JobDemand, share: Share, now: float) -> JobDemand:
     return replace(after, running_since=running_since, waiting_since=0.0 if has_all else job.waiting_since or now)
 
 
-def _made(job: JobDemand, share: Share) -> Iterator[Member]:
+def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:
     for slot in share.create:
         shape = job.master if slot.role == MASTER else job.worker
         uid = f"{job.uid}/{slot.role}/{slot.index}"

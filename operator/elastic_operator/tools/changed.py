@@ -13,14 +13,14 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
-from elastic_operator.loop.priority import not_allowed
-from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import JobDemand, PodShape, Snapshot
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.policies import Namespace, Policy, resolve
-from elastic_operator.plan.shape import shape_of
-from elastic_operator.plan.team import Team
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.shape import shape_of
+from elastic_operator.plan.facts.snapshot import JobDemand, PodShape, Snapshot
+from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.policies.resolve import Namespace, Policy, resolve
+from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes

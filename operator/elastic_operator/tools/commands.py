@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic_operator import settings
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools import live, replay, share, simulate, snapshot_file
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.files import InputError, read_json, write_json, write_text

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.decisions import Grant, Reclaim
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Grant, Nomination
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Outcome:
     """All that is decided from one snapshot: about jobs by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
-    reclaims: tuple[Reclaim, ...]
+    reclaims: tuple[Nomination, ...]
 
 
 def decide(snapshot: Snapshot) -> Outcome:

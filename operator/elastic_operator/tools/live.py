@@ -11,12 +11,12 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.read import Reader
-from elastic_operator.loop.view import View
+from elastic_operator.loop.view import Observer
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.process import Process, job_feed
+from elastic_operator.read.jobs import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 
@@ -73,6 +73,6 @@ async def _try_each_list(process: Process, session: Session) -> None:
             await session.get(path, params={"limit": "1"})
 
 
-def _view(process: Process) -> View:
+def _view(process: Process) -> Observer:
     reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
-    return View(reader, UnreadLogs(), Troubles())  # type: ignore[arg-type] # only as_read is called
+    return Observer(reader, UnreadLogs(), Troubles())  # type: ignore[arg-type] # only as_read is called

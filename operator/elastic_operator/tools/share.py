@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from elastic_operator.api.invalid import FieldError, field_errors
 from elastic_operator.api.job import ApiModel
-from elastic_operator.plan.fair_share import Claimant, divide
+from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.tools.files import InputError
 
 MAX_GPUS = 2**31 - 1

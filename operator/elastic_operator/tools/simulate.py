@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.changed import Changed
 from elastic_operator.tools.decisions import Decision, decide
 from elastic_operator.tools.table import Row, aligned

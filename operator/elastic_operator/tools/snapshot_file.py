@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.files import InputError, write_json
 
 KIND = "Snapshot"

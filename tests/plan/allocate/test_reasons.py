@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Limit
-from elastic_operator.plan.model import Taint
+from elastic_operator.plan.facts.snapshot import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 
 FOUR, EIGHT = make_shape(4), make_shape(8)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Change
-from elastic_operator.plan.reported import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons
 

@@ -1,0 +1,291 @@
+"""What each team uses of each flavor while a pass is decided, against its guarantee, its limit and its fair share.
+
+Teams form a forest; an account is one team's book for one flavor, and what is charged to it is charged to all above it.
+Namespaces without a policy are one team to all others; their own shares count between themselves only (111). Use counts
+every GPU that a bound pod holds or a planned one will hold; pods of ours that leave count only in `leaving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from math import inf
+
+from elastic_operator.plan.allocation.board import Board
+from elastic_operator.plan.allocation.fair_share import Claimant, divide
+from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
+
+UNLIMITED = 1 << 60
+
+
+class Tier(IntEnum):
+    """By what right a team may use so many GPUs; the stronger the right, the sooner it is served."""
+
+    GUARANTEED = 0
+    FAIR = 1
+    BORROWED = 2
+
+
+class Account:
+    """One team's book for one flavor, in GPUs.
+
+    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
+    its way out already, `held` the part of `used` that only waits for a job that has waited too long. `asked` is what
+    pods will use for which new nodes are asked for: none of it is used, and nobody else may come to need it under a
+    limit. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our
+    jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair
+    share. `path` leads from this account to the one at the top, and `outward` is the part that other teams judge by.
+    """
+
+    __slots__ = (
+        "apart_from",
+        "asked",
+        "children",
+        "fixed",
+        "flavor",
+        "foreign",
+        "guaranteed",
+        "held",
+        "leaving",
+        "limit",
+        "outward",
+        "parent",
+        "path",
+        "quota",
+        "requested",
+        "share",
+        "team",
+        "used",
+        "used_now",
+        "wanted",
+    )
+
+    def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
+        self.team, self.flavor = team, flavor
+        self.quota = team.quotas.get(flavor, Quota())
+        self.guaranteed = self.quota.guaranteed
+        self.limit = UNLIMITED if self.quota.limit is None else self.quota.limit
+        self.parent = parent
+        self.children: list[Account] = []
+        if parent:
+            parent.children.append(self)
+        self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.outward = self.path[1:] if parent and not team.has_policy else self.path
+        self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.used = self.used_now = self.leaving = self.held = self.asked = self.fixed = self.foreign = 0
+        self.wanted = self.requested = self.share = 0
+
+    def charge(self, gpus: int, *, fixed: bool = False) -> None:
+        """Count so many GPUs more (or less) as used, here and all the way up."""
+        for account in self.path:
+            account.used += gpus
+            if fixed:
+                account.fixed += gpus
+
+    def tier(self, need: int) -> Tier:
+        """By what right it may use `need` more, as other teams see it: the weakest on the way."""
+        tier = Tier.GUARANTEED
+        for account in self.outward:
+            after = account.used + need
+            if after > account.share and after > account.guaranteed:
+                return Tier.BORROWED
+            if after > account.guaranteed:
+                tier = Tier.FAIR
+        return tier
+
+    def over(self, need: int) -> Account | None:
+        """Whose limit `need` more would pass: the account nearest to this one; None = nobody's."""
+        return next((account for account in self.path if account.used + need > account.limit), None)
+
+    def over_with_asked(self, need: int) -> Account | None:
+        """The same, once what new nodes are asked for is used.
+
+        What other namespaces without a policy ask for keeps none from its own share of what all may use together.
+        """
+        within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
+        asked = ((one, self.asked if within_own else one.asked) for one in self.path)
+        return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
+
+    @property
+    def foreign_below(self) -> int:
+        """GPUs of pods that are not our jobs', here and under it."""
+        return self.foreign + sum(child.foreign_below for child in self.children)
+
+    def over_fixed(self, need: int) -> Account | None:
+        """Whose guarantee `need` more that cannot be taken back would pass."""
+        return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
+
+
+def saturation(used: int, share: int) -> float:
+    """Use relative to a fair share; whoever has no share is infinitely far beyond it."""
+    return used / share if share > 0 else inf
+
+
+def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+    """Both paths, from the children of the lowest common ancestor down to the two; empty for one and the same.
+
+    Those who have only a parent in common that is no policy are apart by themselves; from all others, by that parent.
+    """
+    known = one.apart_from.get(other)
+    if known is None:
+        siblings = one.parent is other.parent
+        ours, theirs = (one.path[::-1], other.path[::-1]) if siblings else (one.outward[::-1], other.outward[::-1])
+        common = 0
+        while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
+            common += 1
+        known = one.apart_from[other] = ours[common:], theirs[common:]
+    return known
+
+
+class Accounts:
+    """The accounts of all teams, and how many GPUs of each flavor there are."""
+
+    def __init__(self, snapshot: Snapshot, board: Board) -> None:
+        self._teams = {team.name: team for team in snapshot.teams}
+        self._team_of, self._default = snapshot.team_of, snapshot.default_team
+        self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
+        self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
+        self._lends_all = {
+            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in (*snapshot.teams, self._default))
+            for name in self._flavors
+        }
+        self._by_namespace: dict[tuple[str, str], Account] = {}
+        self.capacity = dict.fromkeys(self._flavors, 0)
+        self.flavor_of = self._find_flavors(snapshot, board)
+        for team in snapshot.teams:
+            for flavor in self._flavors:
+                self._account(team.name, flavor)
+        self._without_jobs = dict(self.capacity)
+        for number, node in enumerate(board.nodes):
+            self._count_node(number, node, is_open=number in board.open_set, sign=+1)
+
+    def of(self, namespace: str, flavor: str) -> Account:
+        """The account that pods of that namespace are charged to."""
+        key = (namespace, flavor)
+        if key not in self._by_namespace:
+            self._by_namespace[key] = self._account(self.team_of(namespace), flavor)
+        return self._by_namespace[key]
+
+    def team_of(self, namespace: str) -> str:
+        """The name of the team that the namespace belongs to."""
+        team = self._team_of.get(namespace, "")
+        return team if team in self._teams else f"namespace {namespace}"
+
+    def all(self, flavor: str) -> list[Account]:
+        """Every account of that flavor."""
+        return list(self._known[flavor].values())
+
+    def tops(self, flavor: str) -> list[Account]:
+        """Those of that flavor that are under nobody."""
+        return [account for account in self._known[flavor].values() if account.parent is None]
+
+    def _account(self, name: str, flavor: str) -> Account:
+        known = self._known[flavor].get(name)
+        if known is None:
+            team = self._teams.get(name) or replace(self._default, name=name)
+            parent = self._account(team.parent, flavor) if team.parent in self._teams else None
+            known = self._known[flavor][name] = Account(team, flavor, parent)
+        return known
+
+    def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
+        """Per node, the flavor of each GPU resource it has."""
+        by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
+        found = []
+        for node in board.nodes:
+            covered = tuple(flavor.covers(node.labels) for flavor in snapshot.flavors)
+            if covered not in by_labels:
+                here = [flavor for flavor, yes in zip(snapshot.flavors, covered, strict=True) if yes]
+                by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
+            found.append(by_labels[covered])
+        return found
+
+    def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
+        """Capacity, and what is used by others than the jobs' members.
+
+        A node that takes no new pods counts with what is used on it; the table adds the jobs' members there.
+        """
+        for resource, flavor in self.flavor_of[number].items():
+            self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
+            for namespace, held in node.used_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    account = self.of(namespace, flavor)
+                    account.charge(gpus, fixed=True)
+                    account.foreign += gpus
+                    self._without_jobs[flavor] += 0 if is_open else gpus
+            for namespace, held in node.leaving_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    for account in self.of(namespace, flavor).path:
+                        account.leaving += gpus
+
+    def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
+        """A node of which nothing changed but what is used on it."""
+        self._count_node(number, before, is_open=is_open, sign=-1)
+        self._count_node(number, after, is_open=is_open, sign=+1)
+
+    def note_use(self) -> None:
+        """Note what is used now, before anything is decided."""
+        for account in self._everybody():
+            account.used_now = account.used + account.leaving
+
+    def begin_division(self) -> None:
+        """Set `capacity` and `requested` to what does not depend on our jobs."""
+        self.capacity = dict(self._without_jobs)
+        for account in self._everybody():
+            account.requested = account.foreign + account.wanted
+
+    def divide(self) -> None:
+        """Set the fair shares, from `capacity` and the `requested` of those without children."""
+        for flavor in self._flavors:
+            tops = self.tops(flavor)
+            _sum_up(tops)
+            _divide(self.capacity[flavor], tops)
+
+    def may_borrow(self, account: Account, need: int) -> bool:
+        """Whether `need` more leaves everybody the part of an idle guarantee that is not to be lent."""
+        if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
+            return True
+        account.charge(need)
+        promised = sum(map(_promised, self.tops(account.flavor)))
+        account.charge(-need)
+        return promised <= self.capacity[account.flavor]
+
+    def _everybody(self) -> Iterator[Account]:
+        return (account for accounts in self._known.values() for account in accounts.values())
+
+
+def _promised(account: Account) -> int:
+    """What it uses, or more where part of its guarantee waits for it alone."""
+    kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
+    return max(account.used, kept, sum(map(_promised, account.children)))
+
+
+def _sum_up(accounts: Iterable[Account]) -> None:
+    for account in accounts:
+        if account.children:
+            _sum_up(account.children)
+            account.requested = sum(min(child.requested, child.limit) for child in account.children)
+
+
+def _divide(total: int, accounts: Sequence[Account]) -> None:
+    shares, _ = divide(total, [_claimant(account) for account in accounts])
+    for account in accounts:
+        account.share = shares[account.team.name]
+        if account.children:
+            _divide(account.share, account.children)
+
+
+def _claimant(account: Account) -> Claimant:
+    quota, team = account.quota, account.team
+    idle = quota.guaranteed - min(quota.guaranteed, account.requested)
+    return Claimant(
+        name=team.name,
+        requested=account.requested,
+        guaranteed=quota.guaranteed,
+        limit=quota.limit,
+        weight=quota.weight,
+        priority=team.priority,
+        created=team.created,
+        kept_back=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
+    )

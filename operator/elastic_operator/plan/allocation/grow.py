@@ -1,0 +1,98 @@
+"""Brings jobs to allowed sizes and grows them: within a team, the job that has least beyond its minimum goes first.
+
+Growth takes free room, and from other teams what its team is entitled to; never from its own team.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.node_requests import is_kept_for_asked
+from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.preemption.victims import Victims
+from elastic_operator.plan.allocation.seating import seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+
+TooMany = dict[tuple[Account, PodRequirements, bool], int]
+"""So many pods of a shape could not be placed for a team even by displacing."""
+
+
+_ENOUGH_LOSSES = 2
+
+
+class Growth(Enum):
+    """What came of a try to grow."""
+
+    DONE = "done"
+    LATER = "later"
+    NEVER = "never"
+
+
+def settle_sizes(state: AllocationState) -> None:
+    """Shrink each job that lies between two allowed sizes to the lower one."""
+    for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
+        if entry.served and entry.job.sizes and entry.size not in entry.job.sizes:
+            below = [n for n in entry.job.sizes if n < entry.size]
+            if below:
+                state.shrink(entry, below[-1])
+
+
+def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
+    """Take the next allowed size if the job may and all its pods fit."""
+    size = entry.next_size
+    if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
+        return Growth.NEVER
+    need, account = entry.gpus_missing(size), entry.account
+    if account is None:
+        return Growth.DONE if _grow_freely(state, entry, size) else Growth.NEVER
+    right = account.tier(need)
+    if right > tier:
+        return Growth.LATER
+    if not may_borrow_again(entry, right) or (not entry.job.preemptible and account.over_fixed(need)):
+        return Growth.NEVER
+    if is_kept_for_asked(entry, need):
+        return Growth.NEVER
+    may_use = account.over(need) is None and state.accounts.may_borrow(account, need)
+    if may_use and _grow_freely(state, entry, size):
+        return Growth.DONE
+    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
+    return Growth.DONE if taken else Growth.NEVER
+
+
+def may_borrow_again(entry: JobEntry, right: Tier) -> bool:
+    """Not if what it had beyond its team's share was taken from it again and again in this very pass."""
+    return right is not Tier.BORROWED or entry.losses < _ENOUGH_LOSSES
+
+
+def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
+    """Into free room; pods of its own that were to go are kept first."""
+    if not entry.gives or entry.starts_anew:
+        master, workers = entry.missing(size)
+        return seat_all(state, entry, master=master, workers=workers)
+    mark = state.mark()
+    for member in list(state.released(entry)):
+        if entry.size < size and state.fits_back(entry, member):
+            state.restore(entry, member)
+    master, workers = entry.missing(size)
+    if seat_all(state, entry, master=master, workers=workers):
+        return True
+    state.roll_back(mark)
+    return False
+
+
+def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too_many: TooMany) -> bool:
+    """By taking from other teams, if its own is entitled to."""
+    account = entry.account
+    assert account is not None, "asked by `grow` for those with an account"
+    master, workers = entry.missing(size)
+    key = (account, entry.worker, master)
+    if workers >= too_many.get(key, workers + 1):
+        return False
+    roles = [MASTER] * master + [WORKER] * workers
+    if displace(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
+        return True
+    too_many[key] = workers
+    return False

@@ -1,0 +1,154 @@
+"""Gives one job its minimum: all of it or nothing.
+
+First from free room, as far as its team's limits allow; then by displacing others: what costs less than a running job,
+then whole jobs. A job whose pods wait for new nodes already only takes what is free. A job that has waited too long
+holds what part of its minimum there is room for.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.plan.allocation.capacity import Supplies
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.node_requests import ask_for_nodes, is_kept_for_asked, step_aside
+from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
+from elastic_operator.plan.allocation.seating import find_seat, seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import PendingPod
+
+MOST_NEW_PLACES = 32
+"""For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
+
+A gang is served as a whole where it is served at all. The next pass goes on. It follows at once, since each pod that is
+planned for is nominated, and that is news.
+"""
+Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
+"""For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
+
+That is true for whoever comes later. Foreign pods are told apart by whom kube-scheduler would evict for them by itself.
+"""
+
+
+def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> None:
+    """Give the job its minimum, or leave it what it has."""
+    if entry.displaced:
+        _come_back(state, entry)
+    state.set_served(entry, entry.complete or _try_beside_asked(state, entry, hopeless))
+    if entry.served:
+        state.braked.pop(entry, None)
+        state.set_reserves(entry, False)
+    elif entry.displaced:
+        state.release_all(entry)
+    ask_for_nodes(state, entry)
+
+
+def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+    """Nodes that it asks for itself, or jobs of lower priority do, are not in its way."""
+    if entry.asked is None and not is_kept_for_asked(entry, entry.gpus_missing(entry.minimum)):
+        return _complete(state, entry, hopeless)
+    mark = state.mark()
+    step_aside(state, entry)
+    if _complete(state, entry, hopeless):
+        return True
+    state.roll_back(mark)
+    return False
+
+
+def _come_back(state: AllocationState, entry: JobEntry) -> None:
+    """A displaced job keeps what of its minimum still has its room, if it may have all of it and keeps its master."""
+    if not _may_use(state, entry, entry.gpus_missing(entry.minimum)):
+        return
+    for member in list(state.released(entry)):
+        if entry.size < entry.minimum and state.fits_back(entry, member):
+            state.restore(entry, member)
+        elif member.role == MASTER:
+            return
+
+
+def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+    need = entry.gpus_missing(entry.minimum)
+    if entry.failed_at(entry.minimum, state.now) or not _stays_within_guarantee(entry, need):
+        return False
+    if is_kept_for_asked(entry, need):
+        return False
+    if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+        return False  # the scheduler has said that it is not as it looks
+    master, workers = entry.missing(entry.minimum)
+    if _may_use(state, entry, need) and seat_all(state, entry, master=master, workers=workers):
+        return True
+    if entry.job.waiting or not entry.takes(state.now):
+        return False
+    request = entry.request
+    foreign = (request.preempts, request.priority) if request else None
+    shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
+    if request and _goes_where_reserved(state, entry, request):
+        return True
+    going_on = entry.taker in state.going_on
+    is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
+    if is_hopeless or (request and not state.serving and state.new_places >= MOST_NEW_PLACES):
+        return False
+    if _displace_any(state, entry, only=None):
+        state.new_places += request is not None
+        return True
+    alone = state.spares_whole_jobs(entry) or going_on
+    if not entry.kept and entry.job.preemptible and not alone:
+        hopeless[shapes] = workers
+    return False
+
+
+def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) -> bool:
+    """Have others go for what its minimum lacks: rather parts of jobs than whole ones that run."""
+    need = entry.gpus_missing(entry.minimum)
+    for most in (Cost.STUCK_JOB, Cost.JOB):
+        victims = Victims(state, entry, need, most=most)
+        if any(displace(state, entry, roles, victims, only=only) for roles in _orders(entry)):
+            return True
+    return False
+
+
+def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: PendingPod) -> bool:
+    """Have others go for a foreign pod on the node that is reserved for it."""
+    node = state.board.number.get(request.reserved)
+    return node is not None and _displace_any(state, entry, only=node)
+
+
+def _stays_within_guarantee(entry: JobEntry, need: int) -> bool:
+    return entry.job.preemptible or entry.account is None or entry.account.over_fixed(need) is None
+
+
+def _may_use(state: AllocationState, entry: JobEntry, need: int) -> bool:
+    """Whether its team may use so many more GPUs; the scheduler does not ask that of foreign pods."""
+    if entry.account is None or entry.request:
+        return True
+    return entry.account.over(need) is None and state.accounts.may_borrow(entry.account, need)
+
+
+def _orders(entry: JobEntry) -> list[list[str]]:
+    """The missing pods in the orders worth trying: a master of another shape may take the place the workers need."""
+    master, workers = entry.missing(entry.minimum)
+    roles = [MASTER] * master + [WORKER] * workers
+    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
+
+
+def starves(state: AllocationState, entry: JobEntry) -> bool:
+    """Whether it waited so long for its minimum that what becomes free is held for it."""
+    since = entry.job.waiting_since
+    return bool(since) and not entry.request and state.now >= since + state.snapshot.starvation_seconds
+
+
+def reserve(state: AllocationState, entry: JobEntry) -> None:
+    """Hold what part of its minimum there is room for, if all of it could have room and right one day."""
+    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    supplies, account = Supplies(state), entry.account
+    if entry.asked is not None or not _stays_within_guarantee(entry, need):
+        return
+    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
+        return
+    if account and any(one.foreign + need > one.limit for one in account.path):
+        return
+    for role in [MASTER] * master + [WORKER] * workers:
+        seat = find_seat(state, entry, role) if _may_use(state, entry, entry.ask(role).gpus) else None
+        if seat is not None:
+            state.set_reserves(entry, True)
+            state.sit(entry, seat)

@@ -1,0 +1,170 @@
+"""Autoscaled pools: which jobs ask for new nodes, by pods that no node is chosen for and that wait for the scheduler.
+
+A job asks for what its minimum lacks, once it has had its turn in vain and nothing but room is in its way. What is
+asked for holds no room and makes nobody lose a pod; under its team's limit it counts, so that the nodes are of use when
+they come. Once room is found for the minimum, on a new node or an old one, the job counts as having it, and the
+scheduler brings the pods there.
+
+Such pods would take whatever room appears. So where room is made for others that they would fit into, they are
+withdrawn, or not made, until those have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import Member
+
+Promised = dict[int, list[tuple[PodRequirements, bool]]]
+"""By node: what pods to come there ask for, and whether their places have to be held for a while."""
+
+
+def step_aside(state: AllocationState, entry: JobEntry) -> None:
+    """Before the job is served: what it asks for is left out, and what jobs of lower priority ask for in its way."""
+    _set_asked(state, entry, None)
+    account, need = entry.account, entry.gpus_missing(entry.minimum)
+    if account is None or not is_kept_for_asked(entry, need):
+        return
+    for other in state.by_account[account]:
+        if other.job.priority < entry.job.priority:
+            _set_asked(state, other, None)
+
+
+def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
+    """Whether its team could use so many more GPUs if it had not asked for nodes for others."""
+    account = entry.account
+    return account is not None and account.over(need) is None and account.over_with_asked(need) is not None
+
+
+def ask_for_nodes(state: AllocationState, entry: JobEntry) -> None:
+    """Have the job ask for nodes if it is not served and may, and not otherwise."""
+    _set_asked(state, entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
+
+
+def _may_ask(state: AllocationState, entry: JobEntry) -> bool:
+    job = entry.job
+    if job.nodes_from is None or not job.wants or entry.served or entry.seats:
+        return False
+    if entry.failed_at(entry.minimum, state.now) or not (job.waiting or state.now >= job.nodes_from):
+        return False
+    return _is_within_quota(state, entry)
+
+
+def _is_within_quota(state: AllocationState, entry: JobEntry) -> bool:
+    account, need = entry.account, entry.gpus_missing(entry.minimum)
+    if account is None:
+        return True
+    more = need - (entry.asked or 0)
+    if account.over_with_asked(more) or (not entry.job.preemptible and account.over_fixed(more)):
+        return False
+    return state.accounts.may_borrow(account, need) or not _fits_anywhere(state, entry)
+
+
+def _fits_anywhere(state: AllocationState, entry: JobEntry) -> bool:
+    """Whether any of the missing pods would be put on a node there is, where GPUs are kept for their owners."""
+    return any(state.board.fits(ask, node) for ask, _ in _missing(entry) for node in ask.hosts)
+
+
+def _missing(entry: JobEntry) -> Iterator[tuple[PodRequirements, int]]:
+    master, workers = entry.missing(entry.minimum)
+    if master:
+        yield entry.master, 1
+    if workers:
+        yield entry.worker, workers
+
+
+def _set_asked(state: AllocationState, entry: JobEntry, gpus: int | None) -> None:
+    if entry.asked != gpus:
+        state.board.on_undo(partial(_count_asked, entry, entry.asked))
+        state.touched.add(entry)
+        _count_asked(entry, gpus)
+
+
+def _count_asked(entry: JobEntry, gpus: int | None) -> None:
+    more = (gpus or 0) - (entry.asked or 0)
+    for account in entry.account.path if entry.account else ():
+        account.asked += more
+        account.fixed += 0 if entry.job.preemptible else more
+    entry.asked = gpus
+
+
+def settle_asking(state: AllocationState) -> None:
+    """At the end of a pass: the weakest do not ask where limits were used meanwhile; who is in the way waits."""
+    asking = [entry for entry in state.touched if entry.asked is not None]
+    promised = _promised(state) if asking else {}
+    for entry in sorted(asking, key=lambda entry: -entry.rank):
+        if not _is_within_quota(state, entry):
+            _set_asked(state, entry, None)
+        elif _would_rob(state, entry, promised):
+            state.board.on_undo(partial(setattr, entry, "withheld", False))
+            entry.withheld = True
+
+
+def _would_rob(state: AllocationState, entry: JobEntry, promised: Promised) -> bool:
+    """Whether its pods would fit where room is held for others; those that wait already did not take what is free."""
+    for node, places in promised.items():
+        loads = [(ask.shape.requests, ask.ports) for ask, lasts in places if lasts or not entry.job.waiting]
+        if loads and any(state.board.fits_without(ask, node, loads) for ask, _ in _missing(entry)):
+            return True
+    return False
+
+
+def _promised(state: AllocationState) -> Promised:
+    """The places that are held for pods to come, by node."""
+    found: Promised = {}
+    for other in state.touched:
+        for seat in other.seats:
+            lasts = not seat.spot.ready or other.request is not None
+            found.setdefault(seat.spot.node, []).append((other.ask(seat.role), lasts))
+    for node, seated in enumerate(state.seated):
+        held = [(other.ask(seat.role), True) for other, seat in seated if other.reserves]
+        if held:
+            found.setdefault(node, []).extend(held)
+    return found
+
+
+# -- what comes of it --------------------------------------------------------------------------------------------------
+
+
+def asks(entry: JobEntry) -> bool:
+    """Whether pods of it ask for nodes now."""
+    return entry.asked is not None and not entry.withheld
+
+
+def go_on_waiting(entry: JobEntry) -> tuple[Member, ...]:
+    """The waiting pods that stay: as many as are asked for, or as there is room for now."""
+    if not entry.job.waiting:
+        return ()
+    if asks(entry):
+        master, workers = entry.missing(entry.minimum)
+    else:
+        roles = [seat.role for seat in entry.seats]
+        master, workers = MASTER in roles, roles.count(WORKER)
+    waiting = sorted(entry.job.waiting, key=keep_order)
+    of_role = {role: [pod for pod in waiting if pod.role == role] for role in (MASTER, WORKER)}
+    return (*of_role[MASTER][: int(master)], *of_role[WORKER][:workers])
+
+
+def new_roles(entry: JobEntry) -> list[str]:
+    """The roles of the pods to be made without a node, the master first."""
+    if not asks(entry):
+        return []
+    master, workers = entry.missing(entry.minimum)
+    there = [pod.role for pod in go_on_waiting(entry)]
+    return [MASTER] * (master - there.count(MASTER)) + [WORKER] * (workers - there.count(WORKER))
+
+
+def seats_without_pods(entry: JobEntry) -> list[Seat]:
+    """The seats for which pods are to be made: the scheduler brings those that wait to the others."""
+    there = [] if asks(entry) else [pod.role for pod in go_on_waiting(entry)]
+    left = []
+    for seat in entry.seats:
+        if seat.role in there:
+            there.remove(seat.role)
+        else:
+            left.append(seat)
+    return left

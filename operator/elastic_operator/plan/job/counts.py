@@ -1,0 +1,79 @@
+"""The counting part of a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+
+from __future__ import annotations
+
+from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.active_time import account, holds_nodes
+from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.observation import Observation, is_running
+from elastic_worker.contract import LABEL_JOB_NAME
+
+
+def with_counts(obs: Observation, now: float) -> JobStatus:
+    """The status with its counts brought up to date; `seen.live` are the pods that stay."""
+    status, job = obs.status, obs.job
+    running = [pod for pod in obs.live if is_running(pod)]
+    holding = [pod for pod in job.pods if pod.bound and not pod.ended]
+    ranks = first_ranks(obs)
+    complete = _change_is_complete(obs, running, now)
+    update: dict[str, object] = {
+        "observed_generation": job.generation,
+        "replicas": len(obs.live),
+        "ready_replicas": sum(pod.ready for pod in obs.live),
+        "world_size": _world_size(obs, running),
+        "gpus": sum(pod.gpus for pod in holding),
+        "selector": f"{LABEL_JOB_NAME}={job.name}",
+        "pods": [_pod_status(pod, ranks.get(pod.name)) for pod in _listed(job.pods)],
+        "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
+        "running_since": _running_since(obs, running, now),
+    }
+    update |= account(status, holds=holds_nodes(obs), now=now)
+    if status.finished:
+        update["target_replicas"] = 0
+    if complete and _resizing(status):
+        update["last_resize_time"] = at(now)
+    return status.model_copy(update=update)
+
+
+def _resizing(status: JobStatus) -> bool:
+    """Whether the newest change of size has not been seen complete yet."""
+    return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
+
+
+def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
+    leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
+    return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
+
+
+def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
+    """Since when the whole minimum runs; kept while it does."""
+    if obs.job.spec is None or obs.status.finished:
+        return obs.status.running_since
+    if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
+        return None
+    started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
+    return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
+
+
+def _world_size(obs: Observation, running: list[OwnPod]) -> int:
+    """As the master reports it, where it does."""
+    if obs.job.spec is None:
+        return 0
+    reported = world_size(obs)
+    if reported is not None:
+        return reported
+    return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
+
+
+def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
+    return sorted(pods, key=lambda p: (p.role != "master", p.index))[:MAX_LISTED_PODS]
+
+
+def _pod_status(pod: OwnPod, rank: int | None) -> PodStatus:
+    phase = "Terminating" if pod.deleting_since is not None and not pod.ended else pod.phase
+    return PodStatus(
+        name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
+    )

@@ -1,0 +1,198 @@
+"""Pods whose main container ended badly: which of them count as failures, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.status import JobStatus, Retry, Training
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
+
+DISTURBANCE_SECONDS = 120.0
+"""An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
+MAX_BACKOFF_SECONDS = 60
+TORCHRUN_FAILED = 1
+
+
+def failed_pods(obs: Observation) -> list[OwnPod]:
+    """Those that nobody asked to go and nothing of the cluster's ended, the one to blame first."""
+    failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
+    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), p.role != "master", p.index))
+
+
+def give_up_after_failure(obs: Observation, now: float) -> Observation:
+    """An agent that gave up ends the incarnation; whether it counts depends on what happened just before."""
+    assert obs.job.spec is not None
+    failed = failed_pods(obs)
+    if not failed or obs.job.spec.suspend:
+        return obs
+    if over := over_for_good(obs, failed, now):
+        return over
+    obs, told, wait = count_failure(obs, failed[0], now)
+    if obs.status.finished:
+        return obs
+    event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+    return replace_all(obs, end_incarnation(obs.status), event)
+
+
+def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+    """The job's end, where one of these pods says that another would fare no better; None if none does."""
+    assert obs.job.spec is not None
+    last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
+    if last is not None:
+        return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
+    final = obs.job.spec.recovery.final_exit_codes
+    last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
+    if last is None or _disturbed(obs, _known_at(last, now)):
+        return None
+    return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
+
+
+def _exit_code(pod: OwnPod) -> int | None:
+    """The code of the process that failed, as a shell tells it; None where nobody knows it.
+
+    torchrun itself ends with 1 whatever that was, and where it gave up without any process having failed. So a 1 counts
+    where torchrun's summary in the log names it.
+    """
+    code = pod.main.script_exit_code
+    if code is None:
+        return pod.main.exit_code if pod.main.exit_code != TORCHRUN_FAILED else None
+    return code if code >= 0 else 128 - code
+
+
+def too_many_in_all(obs: Observation, failures: int) -> str:
+    """That there were more failures than the job may be started over after, in words; "" if that is not so."""
+    assert obs.job.spec is not None
+    most = obs.job.spec.recovery.max_restarts
+    return (
+        f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
+    )
+
+
+UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+"""The fields of a status whose failures in a row are over."""
+
+
+def has_progressed(status: JobStatus) -> bool | None:
+    """Whether the training is further than at the failures in a row; None where that cannot be told.
+
+    Checkpoints are compared with checkpoints, and steps with steps where no checkpoint is known. A script that counts
+    from 0 in each run has fewer than before, and may do the same again or something new: that cannot be told, either.
+    A run that has no checkpoint yet is no further than one that had some. What was told before the job ran again says
+    nothing of this run.
+    """
+    training, since = status.training or Training(), status.running_since
+    if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
+        return None
+    if status.checkpoint_at_failure is not None and training.last_checkpoint_step is None:
+        return False
+    reached, before = training.last_checkpoint_step, status.checkpoint_at_failure
+    if reached is None:
+        reached, before = training.step, status.step_at_failure
+    if reached is None or before is None or reached < before:
+        return None
+    return reached > before
+
+
+def _marked(status: JobStatus) -> dict[str, object]:
+    """How far the training was at this failure, or at one before it in the row."""
+    training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
+    before = status if in_a_row else JobStatus()
+    marks = (
+        ("checkpoint_at_failure", training.last_checkpoint_step, before.checkpoint_at_failure),
+        ("step_at_failure", training.step, before.step_at_failure),
+    )
+    return {name: max((step for step in steps if step is not None), default=None) for name, *steps in marks}
+
+
+def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
+    """The job after that pod failed: over, if it was one failure too many, else to be tried again.
+
+    Also what is told of it, and how many seconds to wait.
+    """
+    assert obs.job.spec is not None
+    what = describe_failure(first)
+    counts = not _disturbed(obs, _known_at(first, now))
+    failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
+    in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
+    update = {
+        "failures": failures,
+        "total_failures": in_all,
+        **_marked(obs.status),
+        "restarts": obs.status.restarts + 1,
+        "running_since": None,
+    }
+    status = obs.status.model_copy(update=update)
+    limit = obs.job.spec.recovery.max_failures_without_progress
+    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
+    if counts and over:
+        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
+    wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
+    retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
+    kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
+    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
+
+
+def _attempts(status: JobStatus) -> int:
+    """How often in a row it was started over; a size that could not be had is no such attempt."""
+    retry = status.retry
+    return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
+
+
+def describe_failure(pod: OwnPod) -> str:
+    """One failed pod in words: who, how, and the end of what it said."""
+    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
+    return f"{pod.name} {short_failure(pod)}{said}"
+
+
+def short_failure(pod: OwnPod) -> str:
+    """How a pod failed, without what it said."""
+    how = f"exit code {pod.main.exit_code}" if pod.main.exit_code is not None else "no exit code"
+    reason = f" ({pod.main.reason})" if pod.main.reason not in ("", "Error") else ""
+    return f"failed with {how}{reason}"
+
+
+def has_failed(pod: OwnPod) -> bool:
+    """Whether its main container ended badly by itself, or the pod without a word about it."""
+    if pod.disrupted:
+        return False
+    return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
+
+
+def was_told_to_go(pod: OwnPod) -> bool:
+    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing.
+
+    The kubelet ends a deletion with another one, of no grace, and that moves the time: it says no more when the pod was
+    asked. A pod that ended by itself is not seen so, since its deletion takes effect at once.
+    """
+    if pod.deleting_since is None:
+        return False
+    if pod.grace_seconds == 0:
+        return True
+    return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
+
+
+def _disturbed(obs: Observation, failed_at: float) -> bool:
+    """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
+    changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
+    master = next((p for p in present(obs) if p.role == "master"), None)
+    if master and master.main.running_since is not None:
+        started = master.main.running_since
+        changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
+    changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
+    return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
+
+
+def _failed_at(pod: OwnPod) -> float:
+    return pod.main.finished_at or inf
+
+
+def _known_at(pod: OwnPod, now: float) -> float:
+    """When it failed, no later than now: nodes' clocks may be ahead."""
+    return min(pod.main.finished_at or now, now)

@@ -1,0 +1,208 @@
+"""Pods that are gone though nobody wanted it: how they are counted, told, and not replaced without end.
+
+What is lost again and again is waited with, by its cause (137). Losses that come together are one. Whoever deletes or
+evicts a pod that runs has a reason, and no wait comes of it. A kubelet that refuses pods is the node's trouble: the job
+avoids that node for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, Retry, rfc3339
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
+from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
+from elastic_operator.plan.job.survivors import go_on
+
+MASTER_LOST = "MasterLost"
+REASONS = ("PodLost", MASTER_LOST)
+"""Of such changes in a job's history."""
+TOGETHER_SECONDS = 10.0
+"""Losses within so long of the first of them are one: a machine or a person at work."""
+AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
+"""A node whose kubelet refused a pod is avoided for so long, doubled each time up to the longest."""
+REMEMBERED_SECONDS = 600.0
+"""And that it did so is forgotten so long afterwards."""
+
+
+def losses(obs: Observation, now: float) -> Observation:
+    """Fewer members than last reported: some were lost. Without its master an incarnation is over.
+
+    And with a node, unless the others have formed a group without it: nothing ends the connections to a machine that is
+    off, and they would wait for it in vain.
+    """
+    has_master = bool(obs.live) and obs.live[0].role == "master"
+    lost = lost_count(obs)
+    if obs.live and obs.status.replicas and not has_master:
+        lost = max(lost, 1)
+    if lost <= 0 or (obs.finishing and has_master):
+        return obs
+    obs = count_losses(obs, lost, now)
+    if not has_master:
+        text = "The master is gone: all pods are replaced under a new rendezvous id."
+        return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
+    if node_is_lost(obs) and not go_on(obs.job, obs.asked):
+        text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
+        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    return obs
+
+
+def lost_count(obs: Observation) -> int:
+    """How many of the members that the last status counts are not there any more."""
+    return obs.status.replicas - len(reported(obs))
+
+
+def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
+    """The job with so many losses written down and told."""
+    why = _why_lost(obs, lost)
+    avoided, excused = _avoid(obs, now), _is_excused(obs, lost, now)
+    update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
+    update |= {"held_until": None}
+    status = obs.status.model_copy(update=update)
+    reasons = (reason,) if reason == MASTER_LOST else REASONS
+    status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
+    before = obs.status.replicas
+    status = record(status, now, before, before - lost, reason, why, excused=excused)
+    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+
+
+def node_is_lost(obs: Observation) -> bool:
+    """Whether any of the pods that go is on a node that is lost."""
+    return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
+
+
+def reported(obs: Observation) -> list[OwnPod]:
+    """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
+    listed = {pod.name for pod in obs.status.pods}
+    return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
+
+
+def _refused(obs: Observation) -> dict[str, OwnPod]:
+    """The nodes whose kubelets have refused members just now, each with one of them."""
+    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
+    return {pod.node: pod for pod in refused if pod.node}
+
+
+def _remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
+    """The nodes that are avoided or were so lately, by name."""
+    return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
+
+
+def _avoid(obs: Observation, now: float) -> list[AvoidedNode]:
+    """The nodes to avoid, the latest ones last."""
+    known = _remembered(obs.status, now)
+    for node, pod in _refused(obs).items():
+        before = known.pop(node, None)
+        if before is None or not _is_together(before, now):
+            times = 1 if before is None else before.times + 1
+            until = at(now + avoided_seconds(times) + 0.999)
+            before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
+        known[node] = before
+    return list(known.values())[-MAX_AVOIDED:]
+
+
+def avoiding(obs: Observation, now: float) -> Observation:
+    """The job with the nodes on which none of its pods is to be placed for now."""
+    known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
+    if not known:
+        return obs
+    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
+    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
+
+
+def avoided_seconds(times: int) -> int:
+    """For how long a node is avoided that refused pods so often in a row."""
+    return min(AVOIDED_SECONDS << min(times - 1, 30), LONGEST_AVOIDED_SECONDS)
+
+
+def _is_together(known: AvoidedNode, now: float) -> bool:
+    """Whether what the node refuses now came with what it refused before."""
+    return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
+
+
+def _is_excused(obs: Observation, lost: int, now: float) -> bool:
+    """Whether nothing is to wait for what is lost: pods that ran and were deleted or evicted, or that a node refused.
+
+    A node that is avoided and refuses more was not the planner's choice, and pods that more nodes refuse than can be
+    avoided are to blame themselves: else they would go from node to node without end. A pod that is gone before it ran
+    may be gone again at once, whoever deletes it. Of one that the status does not list nobody may know whether it ran.
+    """
+    gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
+    if node_is_lost(obs) or any(map(has_failed, gone)):
+        return False
+    known, refused = _remembered(obs.status, now), _refused(obs)
+    if refused and "avoidedNodes" in obs.job.unkept:
+        return False
+    if len(known.keys() | refused.keys()) > MAX_AVOIDED:
+        return False
+    if any(
+        now < seconds(known[node].until) and not _is_together(known[node], now) for node in refused if node in known
+    ):
+        return False
+    named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
+    if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
+        return False
+    return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
+
+
+def _known_to_go(obs: Observation) -> set[str]:
+    """The pods that are lost and were listed, or are there still and have run or were refused.
+
+    Those that were told to go before the newest change was written down are of an earlier loss.
+    """
+    alive, counted = {pod.name for pod in obs.live}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
+    leaving = {
+        pod.name
+        for pod in present(obs)
+        if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
+    }
+    return (listed | leaving) - alive
+
+
+def _has_run(pod: OwnPod) -> bool:
+    return pod.main.running_since is not None or pod.main.exit_code is not None
+
+
+def _times_apart(times: Iterable[float]) -> int:
+    """How many losses these are: those that came together are one."""
+    count, first = 0, -inf
+    for time in sorted(times):
+        if time >= first + TOGETHER_SECONDS:
+            count, first = count + 1, time
+    return count
+
+
+def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
+    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end.
+
+    A new master is not kept waiting for what happened to workers: without it nobody trains.
+    """
+    lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
+    before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
+    if excused or before < 2:
+        return status if reasons == REASONS else status.model_copy(update={"retry": None})
+    wait = min(2 ** (before - 1), MAX_BACKOFF_SECONDS)
+    retry = Retry(reason=f"{before + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=before)
+    return status.model_copy(update={"retry": retry})
+
+
+def _why_lost(obs: Observation, lost: int) -> str:
+    """Names the pods: those that go for the cluster's reasons, then what the last status listed and is no more."""
+    alive = {pod.name for pod in obs.live}
+    causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
+    causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
+    listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
+    names = list(dict.fromkeys([*causes, *listed]))[:lost]
+    told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
+    why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
+    if node_is_lost(obs) and obs.asked is not None and go_on(obs.job, obs.asked):
+        return f"{why} A group of {pods(len(obs.asked.pods))} trains on without it and is left alone."
+    return why

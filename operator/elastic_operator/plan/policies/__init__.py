@@ -1,0 +1,1 @@
+"""From quota policies to teams, and what the status of a policy says."""

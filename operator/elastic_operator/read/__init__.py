@@ -1,0 +1,1 @@
+"""From the stores to the facts that decisions are made from. Reads memory, writes nothing."""

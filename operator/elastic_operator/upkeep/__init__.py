@@ -1,0 +1,1 @@
+"""Tasks of their own that keep objects beside the jobs as they should be."""
