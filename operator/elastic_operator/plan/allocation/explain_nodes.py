@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.times import at
 
 
 def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
-    """For a job that asks for nodes, or would if it were not in others' way."""
+    """For a job that asks for nodes, or whose requests are held back since its pods would take room held for others."""
     if asks(entry):
         until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
         return (
