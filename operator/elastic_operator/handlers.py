@@ -1,10 +1,10 @@
-"""kopf hosts the custom resources: their events feed the job store and wake the loop, and that is all they do.
+"""kopf feeds the store of jobs: its events go into the store and wake the loop, and nothing else happens here.
 
-No handler here writes, keeps state or can fail: decisions are the loop's, from the stores. What kopf does not do is
-done beside it. It never tells of deletions missed while it was cut off, so a list of our own is compared with the store
-every minute, and whenever kopf lists. It ends itself on answers that it does not expect, so it is a child that is
-started again; and since it then cancels every task that its event loop got after its start, and takes the process's
-signal handlers at its start, it has a thread and an event loop for itself.
+No handler writes, keeps state or can fail: the loop decides, from the stores. This module adds what kopf does not do.
+kopf does not report deletions that it missed while it was cut off, so a list of our own is compared with the store
+every minute, and whenever kopf lists. It ends on answers that it does not expect, so it is a child that is started
+again. It takes the process's signal handlers at its start, and cancels all later tasks of its event loop at its end, so
+it has a thread and an event loop of its own (2).
 """
 
 from __future__ import annotations
