@@ -24,6 +24,7 @@ from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.holding import as_it_is
 
 PATIENCE_SECONDS = 10.0
+"""A job is left out for this long; then it is served as the first decision says."""
 REMEMBERED_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."

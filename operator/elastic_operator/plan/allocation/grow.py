@@ -21,6 +21,7 @@ TooMany = dict[tuple[Account, PodRequirements, bool], int]
 
 
 _ENOUGH_LOSSES = 2
+"""An entry that lost pods to other teams this often in a pass borrows nothing more in it (34)."""
 
 
 class Growth(Enum):
