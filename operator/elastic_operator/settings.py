@@ -127,7 +127,7 @@ class ReclaimSettings(ApiModel):
     def most_evictions(self, gpus: int) -> tuple[int, int]:
         """The most pods that may go within a minute for one team, and for all, in a cluster with this many GPUs (138).
 
-        A wrong policy takes at once no more than most of a cluster, whatever its size.
+        The defaults grow with the cluster, and so does what a wrong policy takes at once.
         """
         for_one = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
         return for_one, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, for_one)

@@ -1,7 +1,7 @@
 """A snapshot as it would be after changes to jobs and quota policies, when their pods have come and gone.
 
 A snapshot holds the teams that policies make, not the policies; they are made again from the teams. It holds no labels
-of namespaces, volumes or PriorityClasses: the changes must contain those they need, or a note says that they lack.
+of namespaces, volumes or PriorityClasses: the changes must contain those they need, or a note names what is missing.
 """
 
 from __future__ import annotations

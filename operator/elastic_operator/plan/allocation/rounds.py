@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
 _MOST_REPETITIONS = 8
-"""The rounds of a pass are repeated at most this often; no history has needed more (32)."""
+"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
 
 
 def serve(state: AllocationState) -> None:
