@@ -88,7 +88,7 @@ class Ours:
         """Rounds of decisions until nothing is to be done.
 
         While pods leave, the plan for a job that does not run yet may read otherwise in each round, and no pod comes of
-        it ("Known limits" in ARCHITECTURE.md): such rounds end after some, and the next ones come a second later.
+        it (docs/limits.md): such rounds end after some, and the next ones come a second later.
         """
         for name in self._known.keys() - world.jobs.keys():
             del self._known[name]

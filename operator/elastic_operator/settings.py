@@ -33,7 +33,7 @@ SecretName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the message names it, its value and what to write instead."""
+    """A setting that cannot be used. The message names it, its value and what to write instead."""
 
 
 class Logging(ApiModel):
@@ -52,7 +52,7 @@ class GpuFlavor(ApiModel):
 
 
 def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
-    """The flavors, no GPU of which is of two of them."""
+    """The flavors, after a check that no GPU belongs to two of them."""
     for one, other in combinations(flavors, 2):
         if one.name == other.name:
             raise ValueError(f"two flavors are called {one.name!r}; give each a name of its own")
@@ -75,10 +75,10 @@ class DefaultBorrowing(ApiModel):
 
 
 class DefaultPolicy(ApiModel):
-    """What holds for the namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them.
+    """The rules for namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them (111).
 
-    They borrow together as one team, and divide among themselves what it gets, so that more namespaces get no more.
-    `per_namespace`: each is a team of its own, and may borrow so much.
+    They borrow together as one team and divide among themselves what it gets, so more namespaces get no more. With
+    `per_namespace` each is a team of its own and may borrow this much.
     """
 
     per_namespace: bool = False
@@ -88,7 +88,7 @@ class DefaultPolicy(ApiModel):
 
 
 class ReclaimMode(StrEnum):
-    """Whether GPUs are taken back for whoever is entitled to them."""
+    """Whether GPUs are taken back for teams that are entitled to them."""
 
     ON = "On"
     DRY_RUN = "DryRun"
@@ -103,17 +103,18 @@ def _as_written(mode: object) -> object:
 
 
 LEAST_EVICTIONS = 16
-"""So many pods may go for one team, however small the cluster is."""
+"""This many pods may go for one team within a minute, however small the cluster is."""
 
 
 class ReclaimSettings(ApiModel):
-    """How GPUs are taken back.
+    """How GPUs are taken back (138).
 
-    With DryRun, what would be taken is only told. For the jobs and foreign pods of one team, at most
-    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`; by default
-    half and all of the cluster's GPUs, and at least 16 and 32, and one taker of each team within its guarantee whatever
-    it takes. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
-    leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
+    With DryRun, evictions are only reported. For the jobs and pending pods of one team, at most
+    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`. The
+    defaults are half and all of the cluster's GPUs, and at least 16 and 32; with a default, one taker of each team
+    within its guarantee passes in a minute, whatever it takes. A pending pod keeps its place for `reservation_seconds`
+    after the place is free. A leaving pod gets at most `max_grace_period_seconds`, unless its team's policy says
+    otherwise.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -124,9 +125,9 @@ class ReclaimSettings(ApiModel):
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
-        """The most pods that may go within a minute for one team, and for all, in a cluster with so many GPUs (138).
+        """The most pods that may go within a minute for one team, and for all, in a cluster with this many GPUs (138).
 
-        What a wrong policy takes at once is most of a cluster, whatever its size.
+        The defaults grow with the cluster, and so does what a wrong policy takes at once.
         """
         for_one = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
         return for_one, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, for_one)
@@ -135,7 +136,7 @@ class ReclaimSettings(ApiModel):
 class JobNetworkPolicy(ApiModel):
     """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to.
 
-    Without `egress` they may connect to anything; with it, to each other, to DNS and to what it lists.
+    Without `egress` they may connect to anything. With it, they may connect to each other, to DNS and to what it lists.
     """
 
     enabled: bool = False
@@ -144,16 +145,16 @@ class JobNetworkPolicy(ApiModel):
 
 
 class PlainPodQuota(ApiModel):
-    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee.
+    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee (98).
 
-    Not without the chart's rules of admission, by which nobody else gives a pod the PriorityClasses of jobs' pods.
+    It needs the chart's rules of admission, by which only the operator gives a pod the PriorityClasses of jobs' pods.
     """
 
     enabled: bool = False
 
 
 def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
-    """The quota, where it can tell pods of jobs from others."""
+    """The quota, after a check that it can tell pods of jobs from others."""
     for name in ("worker_priority_class_name", "master_priority_class_name"):
         if quota.enabled and settings.data.get(name) == "":
             raise ValueError(
@@ -202,19 +203,19 @@ class Settings(ApiModel):
 
     @property
     def gpu_flavors(self) -> tuple[Flavor, ...]:
-        """The flavors, as the allocator knows them."""
+        """The flavors as the allocator reads them."""
         return tuple(Flavor(f.name, f.resources, f.node_selector) for f in self.flavors)
 
     @property
     def default_team(self) -> Team:
-        """What a namespace without a policy is like."""
+        """The team of a namespace without a policy."""
         if self.default_policy.per_namespace:
             return self._uncovered
         return replace(self._uncovered, parent=DEFAULT_POLICY, quotas={})
 
     @property
     def default_parents(self) -> tuple[Team, ...]:
-        """The team that all namespaces without a policy are part of; none where each is one of its own."""
+        """The team that all namespaces without a policy are part of; none if each is a team of its own (111)."""
         return () if self.default_policy.per_namespace else (replace(self._uncovered, name=DEFAULT_POLICY),)
 
     @property
@@ -229,20 +230,22 @@ class Settings(ApiModel):
         )
 
     def job_may_name(self, priority_class: str) -> bool:
-        """Whether that PriorityClass may order a job among jobs. Kubernetes keeps the prefix `system-` for itself."""
+        """Whether that PriorityClass may order a job among jobs (96). Kubernetes keeps the prefix `system-`
+        for itself.
+        """
         if self.job_priority_class_names:
             return priority_class in self.job_priority_class_names
         return not priority_class.startswith("system-")
 
     @property
     def pending_pods(self) -> Provisioning | None:
-        """How pods ask for nodes; None where they do not."""
+        """How pods ask for nodes (49); None if they do not."""
         if self.provisioning == "None":
             return None
         return Provisioning(self.provisioning_delay_seconds, self.provisioning_timeout_seconds)
 
     def job_network(self, operator_namespace: str) -> JobNetwork | None:
-        """What the NetworkPolicies of jobs let in and out; None where jobs have none."""
+        """What the NetworkPolicies of jobs let in and out; None if jobs have none."""
         policy = self.job_network_policy
         if not policy.enabled:
             return None
@@ -265,7 +268,9 @@ def _as_written_there(rule: ApiModel) -> dict[str, Any]:
 
 
 def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
-    """Settings from `file` (absent: defaults) and the environment; SettingsError where one cannot be used."""
+    """Settings from `file` (absent: defaults) and the environment. Raises SettingsError for a setting that cannot be
+    used.
+    """
     try:
         values = yaml.safe_load(file.read_text()) if file.is_file() else {}
     except yaml.YAMLError as error:

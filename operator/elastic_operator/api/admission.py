@@ -1,8 +1,9 @@
-"""The rules of pod templates as CEL, for a ValidatingAdmissionPolicy: most mistakes are told at `kubectl apply`.
+"""The rules of pod templates as CEL, for a ValidatingAdmissionPolicy: most mistakes are reported at `kubectl apply`
+(17).
 
-In the definition of the job CEL cannot say them: there a template is opaque. Texts and reserved names are those of
-`template_rules.py` and `elastic.py`. What is not covered here (amounts, types, volumes) is told by the operator, as
-everything is where no such policy is installed. An expression that cannot be evaluated refuses nothing.
+The job's definition cannot have these rules, as its CEL cannot look into a template. Texts and reserved names are those
+of `template_rules.py` and `elastic.py`. The operator reports what is not covered here (amounts, types, volumes), and
+everything if no such policy is installed. An expression that cannot be evaluated refuses nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _ELASTIC = 'has(object.spec.runtime) && has(object.spec.runtime.mode) && object.
 
 
 def _template(path: str) -> str:
-    """A template: where it stands, its pod's spec, and its main container."""
+    """A template: its place, its pod's spec, and its main container."""
     pod, main = f"object.{path}.spec", _text(contract.MAIN_CONTAINER)
     named = f"{pod}.containers.filter(c, c.name == {main})"
     return f'{{"at": dyn("{path}"), "pod": {pod}, "main": dyn({named} != [] ? {named}[0] : {pod}.containers[0])}}'
@@ -78,17 +79,17 @@ def _pod_of(role: str) -> str:
 
 
 def _in_each_template(errors: str) -> str:
-    """The mistakes in all templates; `errors` is what is told of the template `t`, "" for nothing."""
+    """The mistakes in all templates; `errors` is the text about the template `t`, "" for none."""
     return f'variables.templates.map(t, string({errors})).filter(told, told != "")'
 
 
 def _told(field: str, value: str, remedy: str) -> str:
-    """As a FieldError is written; each is CEL, and `value` a string."""
+    """The text as a FieldError writes it; each part is CEL, and `value` a string."""
     return f'{field} + ": \'" + {value} + "\': " + {remedy}'
 
 
 def _of_each(items: str, name: str, *, where: str, told: str) -> str:
-    """What is told of those of the list `items`, each called `name`, for which `where` holds."""
+    """The texts about those of the list `items`, each called `name`, for which `where` holds."""
     return f'{items}.filter({name}, {where}).map({name}, string({told})).join("; ")'
 
 
@@ -100,7 +101,7 @@ _MAIN = 't.at + ".spec.containers[" + string(t.pod.containers.map(c, c.name).ind
 
 
 def _in_each_container(errors: str) -> str:
-    """What is told of the containers `c`, which stand in the list `f` of the pod's spec."""
+    """The texts about the containers `c`, which are in the list `f` of the pod's spec."""
     each = f't.pod[f].map(c, string({errors})).filter(told, told != "").join("; ")'
     return f'["containers", "initContainers"].filter(f, f in t.pod).map(f, {each}).filter(told, told != "").join("; ")'
 
@@ -113,7 +114,7 @@ _NAMES = (
 
 
 def _variable(name: str, remedy: str) -> str:
-    """What is told of the variables `e` of the main container for which `name` holds."""
+    """The texts about the variables `e` of the main container for which `name` holds."""
     place = f'{_MAIN} + ".env[" + string(t.main.env.map(x, x.name).indexOf(e.name)) + "].name"'
     return _if_any("t.main", "env", _of_each("t.main.env", "e", where=name, told=_told(place, "e.name", remedy)))
 
@@ -124,7 +125,7 @@ def _shown(value: str) -> str:
 
 
 def _twice() -> str:
-    """What is told of the first name that two containers have; of the place only the pod is named."""
+    """The text about the first name that two containers have. It names only the pod as the place."""
     again = f"{_NAMES}.filter(n, {_NAMES}.filter(m, m == n).size() > 1)"
     return f'{again}.size() > 0 ? t.at + ".spec: \'" + {again}[0] + "\': " + {_text(template_rules.NAME_TWICE)} : ""'
 
@@ -149,7 +150,7 @@ def _gpus_without_limit() -> str:
 
 
 def _gpus(pod: str) -> str:
-    """GPUs of a pod's containers; -1 where they are not all that counts."""
+    """GPUs of a pod's containers; -1 if other resources count, too."""
     limit = "int(quantity(string(c.resources.limits[g])).asInteger())"
     of_one = f"variables.gpus.filter(g, g in c.resources.limits).map(g, {limit}).sum()"
     each = f"{pod}.containers.filter(c, has(c.resources) && has(c.resources.limits)).map(c, {of_one}).sum()"

@@ -1,10 +1,10 @@
-"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those.
+"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those (130).
 
 Lines are pasted from tutorials with addresses and numbers of their own. torchrun prefers a flag to the variable of that
-name, so pods would look for each other where nobody is, and wait there in silence. A flag is therefore treated as its
-variable is (`PET_NNODES` for `--nnodes`): where a template must not set the one, the other is taken away and named, or
-refused where the job would be another one without it, or where a shell reads the line (130). A value that refers to a
-variable, as `$(MASTER_ADDR)` does, stays.
+name, so pods would look for each other at a wrong address, and wait there in silence. A flag is therefore treated like
+its variable (`PET_NNODES` for `--nnodes`). If a template must not set the variable, the flag is removed and named; or
+it is refused, if the job would be another one without it, or if a shell reads the line. A value that refers to a
+variable, such as `$(MASTER_ADDR)`, stays.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ BY_ITSELF = (
 )
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
-"""Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
+"""Torch's own backends beside c10d. A backend that torch does not know belongs to the image, with an endpoint of its
+own.
+"""
 OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
-"""Programs that start training processes without torch's agent. Others are found out by the launcher (140)."""
+"""Programs that start training processes without torch's agent. The launcher finds out others (140)."""
 LAUNCH = "torch.distributed.launch"
 MOST_NAMED = 8
-"""Flags in the message of a condition."""
+"""The most flags in the message of a condition."""
 MOST_TEXT = 16_384
-"""Characters of a text for a shell that is read."""
+"""The most characters that are read of a text for a shell."""
 _MODULES = ("torch.distributed.run", LAUNCH)
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuv]+")
@@ -55,24 +57,24 @@ _BEFORE_A_COMMAND = re.compile(r"[;&|(){\n]+|then|do|else|exec|time|[A-Za-z_]\w*
 
 @dataclass(frozen=True, slots=True)
 class LaunchLine:
-    """A call of torchrun: the words that start it, none where torchrun is added, and what stands after them."""
+    """A call of torchrun: the words that start it (none if torchrun is added), and the words after them."""
 
     launcher: tuple[str, ...]
     options: tuple[Option, ...]
     program: tuple[str, ...]
 
     def value(self, name: str) -> str:
-        """Of an option; the last one counts."""
+        """The value of an option; the last one counts."""
         return next((option.value for option in reversed(self.options) if option.name == name), "")
 
     def without(self, taken: Sequence[Option]) -> list[str]:
-        """What stands after the launcher, but for these options."""
+        """The words after the launcher, without these options."""
         kept = (word for option in self.options if option not in taken for word in option.words)
         return [*kept, *self.program]
 
 
 def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
-    """The main container's call of torchrun; None where it calls something else, or torchrun wrongly."""
+    """The main container's call of torchrun; None if it calls something else, or torchrun wrongly."""
     words = _words(main)
     launcher = _launcher(words)
     if not launcher and main.get("command"):
@@ -81,7 +83,7 @@ def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
 
 
 def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
-    """The main container with a torchrun line that the job can follow: its `command` and `args`, all else as it is.
+    """The main container with a torchrun line that the job can follow in `command` and `args`; all else is unchanged.
 
     A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, as torchrun is added.
     """
@@ -96,14 +98,14 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 
 
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
-    """A warning of the flags that the job goes on without, by the paths of its templates; "" where there are none."""
+    """A warning of the flags that the job does not use, by the paths of its templates; "" if there are none."""
     found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
     hidden = len(found) - MOST_NAMED
     return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
 
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """Flags that are not used; and those that a job is refused for, where it has run before they were."""
+    """Flags that are not used; and those that a new job is refused for, if the job has run before they were refused."""
     yield from launch_errors(template, spec, at=at)
     main = main_container(template)
     line = line_of(main)
@@ -119,7 +121,7 @@ def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> I
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """What of the torchrun line in the template at this path cannot be kept, nor be taken away."""
+    """Parts of the torchrun line in the template at this path that can be neither kept nor removed."""
     main = main_container(template)
     yield from _rank_errors(template, spec, at=at)
     if spec.is_elastic:
@@ -142,7 +144,7 @@ def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> It
 
 
 def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, maxReplicas."""
+    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, which is maxReplicas."""
     main = main_container(template)
     for index, variable in enumerate(main.get("env") or ()):
         value = variable.get("value") or ""
@@ -152,9 +154,10 @@ def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Ite
 
 
 def _other_launchers(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end.
+    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end
+    (140).
 
-    In a text for a shell the one that trains is the last: before it nodes may be checked under mpirun.
+    In a text for a shell, the last command trains: before it, nodes may be checked under mpirun.
     """
     main = main_container(template)
     words = _words(main)
@@ -173,7 +176,7 @@ def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words that start torchrun, () where these do not."""
+    """The words that start torchrun, () if these do not."""
     if words and basename(words[0]) == "torchrun":
         return words[:1]
     if not words or not _PYTHON.fullmatch(basename(words[0])):
@@ -186,7 +189,7 @@ def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
-    """None where torchrun would not take it: that is torchrun's to tell."""
+    """The call; None if torchrun would not accept it, which is torchrun's to report."""
     try:
         line = flags.read(words[len(launcher) :], is_launch=LAUNCH in launcher)
     except flags.UsageError:
@@ -195,7 +198,7 @@ def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
 
 
 def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str]]:
-    """The options that the job goes on without, with the reason."""
+    """The options that the job does not follow, with the reason."""
     names = {option.name for option in line.options}
     endpoint, backend = line.value("--rdzv-endpoint"), line.value("--rdzv-backend")
     for option in line.options:
@@ -219,7 +222,7 @@ def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str
 
 
 def _reason(name: str) -> str:
-    """Why a template must not set an option's variable; "" where it may, or where torchrun makes nothing of it."""
+    """Why a template must not set an option's variable; "" if it may, or if torchrun ignores it."""
     variable = f"PET_{name.removeprefix('--').replace('-', '_').upper()}"
     if name == "--node-rank":
         return ""
@@ -237,7 +240,7 @@ def _refused(line: LaunchLine) -> Iterator[tuple[Option, str]]:
 
 
 def _is_as_the_job(option: Option, spec: JobSpec) -> bool:
-    """Whether an --nnodes says what the job does."""
+    """Whether an --nnodes agrees with the job."""
     return option.name == "--nnodes" and _nnodes(option.value) == (spec.sizes()[0], spec.max_replicas)
 
 
@@ -261,7 +264,7 @@ def _place(template: Mapping[str, Any], line: LaunchLine, option: Option, *, at:
 
 
 def _word(template: Mapping[str, Any], number: int, *, at: Path) -> Path:
-    """The path of a word of the main container's, counted from the first of `command` and on through `args`."""
+    """The path of a word of the main container, counted from the first of `command` on through `args`."""
     main = main_container(template)
     command = main.get("command") or ()
     where = ("command", number) if number < len(command) else ("args", number - len(command))
@@ -269,7 +272,7 @@ def _word(template: Mapping[str, Any], number: int, *, at: Path) -> Path:
 
 
 def _shell_text(words: Sequence[str]) -> int:
-    """Which word is a program for a shell, as in `bash -c TEXT`; 0 where none is."""
+    """The index of the word that is a program for a shell, as in `bash -c TEXT`; 0 if there is none."""
     if not words or basename(words[0]) not in _SHELLS:
         return 0
     texts = (number for number, word in enumerate(words[1:-1], 2) if _SHELL_TEXT.fullmatch(word))
@@ -287,9 +290,9 @@ def _lines_in(text: str) -> Iterator[LaunchLine]:
 
 
 def _words_in(text: str) -> list[str]:
-    """Those of a text for a shell, and what stands between its commands; none where they cannot be told apart.
+    """The words of a text for a shell, and the separators of its commands; none if it cannot be split.
 
-    A longer text is not read: it is a tenant's, and reading it takes the time of all.
+    A longer text is not read: it is a tenant's, and reading it takes everybody's time.
     """
     if len(text) > MOST_TEXT:
         return []

@@ -1,6 +1,7 @@
-"""What the API server says of a pod that it refuses, said of the job that the pod was made for.
+"""Turns the API server's refusal of a pod into words about the job that the pod was made for.
 
-The user wrote no pod but a template: fields are named where they stand in the job, and each mistake has its remedy.
+The user wrote no pod but a template. So a message names fields by their places in the job, and has a remedy for each
+mistake.
 """
 
 from __future__ import annotations
@@ -57,6 +58,6 @@ def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables
 
 
 def pod_blocked(message: str) -> str:
-    """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it."""
+    """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it (27)."""
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "Have that changed, or the template.")
     return f"the API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"

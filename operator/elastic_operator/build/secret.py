@@ -1,4 +1,4 @@
-"""The Secret by which the pods of an Elastic job know each other; nobody who cannot read it can take part."""
+"""The Secret by which the pods of an Elastic job know each other; a pod that cannot read it cannot take part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, SECRET_KEY
 
 
 def build_secret(job: Owner, *, token: str, old: bool = False) -> dict[str, Any]:
-    """The Secret called `secret_name`. It never changes: pods that are made later must know the others."""
+    """The Secret called `secret_name`. It never changes: pods that are created later must know the others."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

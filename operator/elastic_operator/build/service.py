@@ -1,8 +1,8 @@
-"""The Service in front of a job's master, and the EndpointSlice that says where the master is.
+"""The Service in front of a job's master, and the EndpointSlice with the master's address (6).
 
 The Service's ClusterIP is the rendezvous address: it is known before any pod runs and stays when the master is
-replaced. The Service has no selector; the operator names the master's address itself. So a pod of the user's that
-carries our labels is never routed to, nor is an old master that comes back from a network partition.
+replaced. The Service has no selector; the operator names the master's address itself. So neither a user's pod with our
+labels nor an old master that returns from a network partition gets any traffic.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
 def build_endpoint_slice(
     job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "", port: int = MASTER_PORT
 ) -> dict[str, Any]:
-    """Routes the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
+    """Leads the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
 
     `port` is the Service's.
 
-    The node must be named: kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as one
-    of its own node's, and the master, which hosts the store, is its first client.
+    The node must be named (7): kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as
+    one of its own node's, and the master, which hosts the store, is its first client.
 
-    The family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
+    The address family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
     endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
     """
     conditions = {"ready": True, "serving": True, "terminating": False}

@@ -1,6 +1,6 @@
-"""What went wrong when a plan was carried out, per job: when to try again, and what the user is told meanwhile.
+"""Failed tries to carry out plans, per job: when the next try is due, and what the user reads meanwhile.
 
-In memory only: a successor finds out by trying once.
+In memory only: a replica that takes over finds out by trying once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LONGEST_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Trouble:
-    """One job's: `refused` holds for `generation` only, the rest while tries go on failing. Times are monotonic.
+    """The trouble of one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
 
-    `blocked` is why the API server takes no more pods of the job for now.
+    `blocked` says why the API server accepts no more pods of the job for now (27).
     """
 
     attempts: int = 0
@@ -34,7 +34,7 @@ class Trouble:
 
 
 class Troubles:
-    """All jobs'."""
+    """The troubles of all jobs."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Trouble] = {}
@@ -44,11 +44,11 @@ class Troubles:
         drop_absent(self._jobs, present)
 
     def clear(self, uid: str) -> None:
-        """The last try went well."""
+        """The last try succeeded."""
         self._jobs.pop(uid, None)
 
     def message(self, uid: str) -> str:
-        """What to tell the user of a job whose writes fail."""
+        """The message to the user of a job whose writes fail."""
         known = self._jobs.get(uid)
         return known.message if known else ""
 
@@ -58,7 +58,7 @@ class Troubles:
         return known.refused if known and known.generation == generation else ""
 
     def blocked(self, uid: str) -> str:
-        """Why the API server takes no more pods of the job for now, "" if it was not asked or takes them."""
+        """Why the API server accepts no more pods of the job for now; "" if it does or was not asked."""
         known = self._jobs.get(uid)
         return known.blocked if known else ""
 
@@ -73,7 +73,7 @@ class Troubles:
         return max(0.0, known.retry_at - now) if known else 0.0
 
     def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
-        """A try failed; returns what is known of the job's trouble now."""
+        """Record a failed try; returns the job's trouble now."""
         known = self._jobs.setdefault(job.uid, Trouble())
         if isinstance(error, Conflict):
             return known  # somebody else wrote the job; its new state is here already

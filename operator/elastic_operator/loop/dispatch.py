@@ -1,6 +1,6 @@
-"""Hands plans to the actor: one at a time per job, none before a job's next try is due, none where nothing is to do.
+"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
 
-What cannot be handed over now is not queued: `start` says after how many seconds the job is to be decided on again.
+A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ from elastic_operator.read.ledger import Ledger
 log = logging.getLogger(__name__)
 
 MESSAGE_SECONDS = 5.0
-"""A status in which only the wording is new waits so long after the last one, and one that says why a job waits."""
+"""A status with only a new wording is written no sooner than this after the last one, and so is why a job
+waits (24).
+"""
 NOT_FRESH_SECONDS = 1.0
-"""While the stores cannot be trusted to create pods, a job is decided on again after so long."""
+"""While the stores are too old to create pods from, a job is decided on again after this time."""
 NEVER = float("inf")
 TELL_ATTEMPTS = 5
-"""A job of which so many writes were refused in a row gets an event."""
+"""A job gets an event when this many writes in a row were refused."""
 
 
 class Dispatcher:
-    """Plans under way.
+    """The plans under way.
 
     Args:
-        unkept: The fields of statuses that the API server does not keep.
-        fresh: Whether the stores can be trusted to create pods.
+        unkept: The fields of statuses that the API server drops.
+        fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and an error of this process' own that its plan failed by.
-        worked: Called with a job's uid when pods of it have been made.
+        failed: Called with a job's uid and an error of this process' own at which its plan failed.
+        worked: Called with a job's uid when pods of it have been created.
         refused: Called with a job of which a pod was refused.
     """
 
@@ -81,7 +83,7 @@ class Dispatcher:
         return uid in self._busy
 
     def holds_back(self, uid: str) -> bool:
-        """Whether nothing can be started for that job now: a plan of it is under way, or its next try is not due."""
+        """Whether nothing can be started for the job now: a plan of it is under way, or its next try is not due."""
         return self.busy(uid) or self.troubles.wait(uid, time.monotonic()) > 0
 
     def keep_only(self, present: Set[str]) -> None:
@@ -105,10 +107,11 @@ class Dispatcher:
         *,
         before: Callable[[], Callable[[], Awaitable[bool]] | None] = lambda: None,
     ) -> float:
-        """Start carrying the plan out, if there is anything to do; returns seconds until the job is to be decided on.
+        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
+        on.
 
-        Not before it is done (`done` tells) or something changes, where that is NEVER. Where `before` has something to
-        be done first, the plan is only carried out if that comes out True.
+        Returns NEVER if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
+        if it returns False, the plan is dropped.
         """
         uid = job.uid
         if uid in self._busy:
@@ -137,9 +140,9 @@ class Dispatcher:
         return NEVER
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
-        """While a job waits for its next try, its status still says why; decisions wait with it.
+        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
-        Where that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
         """
         told, now = Plan(status=plan.status), time.monotonic()
         if not plan.commit_first and self._quiet_for(body, told) <= 0 and now >= self._tell_at.get(job.uid, now):
@@ -159,7 +162,7 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(job, assumed, sent))
 
     def _end(self, job: Job, assumed: tuple[CreatePod, ...], sent: Set[str]) -> None:
-        """However it ended, cancelled too: what was assumed and not sent takes no room any more."""
+        """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
         self._busy.pop(job.uid, None)
         for create in assumed:
             name = pod_name(job.name, create.role, create.index)
@@ -172,8 +175,8 @@ class Dispatcher:
     def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan can wait; 0 if there is something to do now.
 
-        Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
-        the status is not written more often than every few seconds.
+        Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
+        status is not written more often than every few seconds (24).
         """
         if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
             return 0.0
@@ -186,7 +189,7 @@ class Dispatcher:
         return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """From here on the pods to be created count as used, whatever the API server's answer will be."""
+        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
             shape = self.reader.shape(job, create.role)
             self.ledger.assume(
@@ -211,7 +214,7 @@ class Dispatcher:
         first: Callable[[], Awaitable[bool]] | None = None,
         tries: int = 0,
     ) -> None:
-        """Do it; `tries` are those that had failed when the plan was made."""
+        """Carry out the plan; `tries` is the number of failed tries when it was made."""
         try:
             if first is not None and not await first():
                 return
@@ -232,7 +235,7 @@ class Dispatcher:
                     self.worked(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """A try failed: it is counted, and told now and then."""
+        """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())
         if isinstance(error, Conflict):
@@ -245,7 +248,7 @@ class Dispatcher:
 
 
 def _is_about_the_job(error: ClusterError) -> bool:
-    """Whether it is the job's own objects that are refused; its status, where one looks for it, may be one of them."""
+    """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
     return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
 

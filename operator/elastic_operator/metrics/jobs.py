@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A job that is gone is in no later picture, and so are its series."""
+"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series are gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JOB = ("namespace", "job_name")
 
 
 def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
-    """All of them; a job has no sample of what is not known of it."""
+    """All of them. A job has no sample for values that are not known."""
     jobs = list(jobs)
     yield _by_status(jobs)
     yield _info(jobs)
@@ -136,7 +136,7 @@ def _one(
     *,
     kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
 ) -> Metric:
-    """One sample for each job of which it is known."""
+    """One sample for each job with a known value."""
     family = kind(f"{PREFIX}{name}", about, labels=JOB)
     for job in jobs:
         value = of(job)
@@ -173,7 +173,7 @@ def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
 
 
 def _told(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
-    """By the master just now, or else what was last written down of it."""
+    """The value in the master's last report, else the last one in the status."""
     if report is not None:
         yield "job_step", report.step
         yield "job_epoch", report.epoch

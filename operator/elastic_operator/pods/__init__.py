@@ -1,1 +1,3 @@
-"""What pods say: their logs and their launchers' status. Asked fairly, and never taken on trust."""
+"""What pods say: their logs, and their launchers' status. Tenants are asked in turn, and never believed
+without checks.
+"""

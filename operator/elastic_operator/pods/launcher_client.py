@@ -1,9 +1,9 @@
-"""Asks the masters of Elastic jobs how their groups are: `GET /status` of the launcher, at the pod's own address.
+"""Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
 
-It asks every half minute, and every second while a job changes. News of a group wakes the loop at once, which writes it
-into the job's status; the training's progress comes with it, or every half minute. A master is a tenant's process: news
-beyond the ration of its job and its namespace is read later. A node that is not Ready is not given up while the master
-answers that its pods there train; the master is asked every second then.
+A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
+which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
+tenant's process, so news beyond the ration of its job and its namespace is read later (96). A node that is not Ready is
+not given up while the master reports that its pods there train; the master is then asked every second (92).
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 MOST_AT_ONCE = 256
 MOST_OF_A_NAMESPACE = 64
-"""A master that does not answer holds a place for `ANSWER_SECONDS`; one team's must not make another's look silent."""
+"""A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
 SILENT_SECONDS = 75.0
-"""A master that gave no answer for so long is silent: the job says so instead of what it said last."""
+"""A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
-"""A group that changes has some five things to tell within seconds, each of them once."""
+"""A group that changes has about five news within seconds, each of them once."""
 NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
-"""All jobs of a namespace may change together, as where nodes go; 1,000 masters that lie cost ten writes a second."""
+"""All jobs of a namespace may change together, as when nodes are lost. 1,000 lying masters cost ten writes a second."""
 COST_SECONDS = 60.0
-"""So long after a change it is asked often what it cost."""
+"""After a change, the master is asked often for this long about what the change cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A running master: whom to ask, and which answers are its own. `eager`: its job changes."""
+    """A running master: its address, and which answers are its own. `eager`: its job changes."""
 
     namespace: str
     job_name: str
@@ -65,9 +65,10 @@ class Target:
 
 @dataclass(slots=True)
 class _Followed:
-    """The master of the job with that uid, asked again and again, at once where it is to `hurry`.
+    """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
 
-    It was last `heard` then; before it was, it is asked since then. It is asked often since `eager_since`, if it is.
+    `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
+    all.
     """
 
     uid: str
@@ -96,14 +97,14 @@ class Progress:
         self._http: aiohttp.ClientSession | None = None
 
     def report(self, uid: str) -> Report | None:
-        """What the job's master last said that was worth telling; the same object until there is something new."""
+        """The last report of the job's master with news in it; the same object until there are more."""
         followed = self._followed.get(uid)
         return followed.report if followed else None
 
     def heard(self, uid: str) -> float | None:
-        """When the job's master last answered, or since when it is asked often if that is later; None if it is not.
+        """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
 
-        A master that has not answered since an earlier time was not asked.
+        Silence before that time means nothing, as the master was rarely asked then.
         """
         followed = self._followed.get(uid)
         if followed is None or followed.eager_since is None:
@@ -111,7 +112,7 @@ class Progress:
         return max(followed.heard, followed.eager_since)
 
     def follow(self, uid: str, target: Target | None) -> None:
-        """Ask this master of the job from now on; None: nobody."""
+        """Ask this master of the job from now on; None to ask none."""
         followed = self._followed.get(uid)
         if target is None:
             self._forget(uid)
@@ -135,7 +136,7 @@ class Progress:
             ration.forget_the_whole()
 
     async def stop(self) -> None:
-        """Ask nobody any more."""
+        """Ask no master any more."""
         tasks = [followed.task for followed in self._followed.values() if followed.task]
         for uid in list(self._followed):
             self._forget(uid)
@@ -169,9 +170,9 @@ class Progress:
         self._changed()
 
     def _may_tell(self, followed: _Followed, known: Report | None, report: Report) -> bool:
-        """Whether to report it now: news of the group while the ration lasts, progress after a while.
+        """Whether to pass the report on now: news of the group within the ration, progress after a while.
 
-        A report that is held back comes with the next answer of the master, unless that differs.
+        A report that is held back is replaced by the master's next answer.
         """
         if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
             return True
@@ -185,7 +186,7 @@ class Progress:
         return True
 
     async def _ask(self, target: Target) -> Report | None:
-        """What it says; None where it says nothing that can be used."""
+        """Its report; None if the answer is of no use."""
         async with self._turns.turn(target.namespace):
             try:
                 body = await self._get(target)
@@ -201,7 +202,7 @@ class Progress:
         )
 
     async def _get(self, target: Target) -> bytes:
-        """The body. Raises ValueError for an answer that is none, else what aiohttp raises."""
+        """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
@@ -224,7 +225,7 @@ class Progress:
 
 
 def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
-    """Whom to ask of this job: its running master, often where the plan shows that it changes or a node may be lost."""
+    """The job's running master; `eager` if the plan shows that the job changes or that a node may be lost."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
         return None
@@ -242,13 +243,13 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
 
 
 def _status_port(uid: str, spec: JobSpec, master: OwnPod) -> int:
-    """The job's own where its master has declared it; one of an older release is where all were."""
+    """The job's own port if its master declares one; a master of an older release uses the fixed port (122)."""
     own = status_port(master_port(uid, spec), ROLE_MASTER)
     return own if ("", "TCP", own) in master.host_ports else STATUS_PORT
 
 
 def _is_changing(status: JobStatus, now: float) -> bool:
-    """Whether the group is not what it is to be, or what the last change cost is not known yet."""
+    """Whether the group is not yet as it should be, or the cost of the last change is not known yet."""
     ready = status.condition(ConditionType.READY)
     if ready is None or ready.reason not in (Phase.RUNNING, Phase.DEGRADED):
         return True
@@ -258,7 +259,7 @@ def _is_changing(status: JobStatus, now: float) -> bool:
 
 
 async def _pause(followed: _Followed) -> None:
-    """Until the next time: half a minute, or a second; sooner where the job begins to change."""
+    """Seconds until the next question: half a minute, or a second; less if the job begins to change."""
     followed.hurry.clear()
     seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
     try:

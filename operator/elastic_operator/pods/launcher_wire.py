@@ -1,4 +1,4 @@
-"""The body of a launcher's `/status`, strictly read: a user's pod says it, so nothing in it is taken on trust."""
+"""Reads the body of a launcher's `/status` strictly: a user's pod writes it, so none of it is trusted."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from elastic_worker import contract
 
 MAX_CHANGES = 20
 MAX_GIVEN_UP = 3
-"""Pods that are named; more of them have one cause."""
+"""The most pods that are named; more of them have one cause."""
 MAX_SENTENCE = 256
-"""Characters of a text that is shown; longer ones are cut."""
+"""The most characters of a text that is shown; longer ones are cut."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Pods = Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS)]
@@ -25,7 +25,7 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _Struct(msgspec.Struct, frozen=True, rename="camel"):
-    """Fields that a newer launcher adds are passed over."""
+    """Fields that a newer launcher adds are ignored (103)."""
 
 
 class _Parts(_Struct, frozen=True):
@@ -86,7 +86,7 @@ _decode = msgspec.json.Decoder(_Status).decode
 def read(
     body: bytes, *, master_uid: str, epoch: int, is_member_name: Callable[[str], bool], now: float
 ) -> Report | None:
-    """What the master of that epoch said at `now`; None where it is unreadable, or another's."""
+    """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
     try:
         said = _decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -131,6 +131,6 @@ def _change(said: _Change) -> GroupChange:
 
 
 def _plain(text: str) -> str:
-    """One short line of what can be printed."""
+    """One short line of printable characters."""
     line = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * MAX_SENTENCE])
     return " ".join(line.split())[:MAX_SENTENCE]

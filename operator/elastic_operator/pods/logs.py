@@ -1,8 +1,9 @@
-"""What failed pods said last. A failed pod is shown to the planner only once its log was read, or cannot be.
+"""Reads the last words of failed pods. The planner sees a pod as failed only once its log was read, or cannot be (14).
 
-torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps, so the tail of the log is read instead,
-while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job of thousands of pods
-takes neither the memory nor the turn of others; those that failed first are read first, since one of them is to blame.
+torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
+while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
+pods takes neither all memory nor all turns. Logs of pods that failed first are read first, since one of these is to
+blame.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ MOST_OF_A_NAMESPACE = 4
 MOST_OF_A_JOB = 3
 READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
-"""A pod whose turn does not come for so long has said nothing: its job must not wait for other jobs' kubelets."""
+"""A pod whose turn does not come for this long counts as silent: its job must not wait for other jobs' kubelets."""
 KEPT_BYTES = 4 << 20
 
 
 class FailureLogs:
-    """Reads the logs of pods that failed, once each."""
+    """Reads the log of each failed pod once."""
 
     def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
         self.session, self.container_of, self.changed = session, container_of, changed
         self._said: dict[str, Failure] = {}
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
-        """By job, those of its pods whose log is read or is next."""
+        """By job, its pods whose logs are being read or are next."""
         self.turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
-        """For whoever reads logs."""
+        """The turns for all readers of logs."""
 
     def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods as the planner may see them: failed ones with what they said, or not failed yet."""
+        """The job's pods as the planner may see them: failed with their last words, or not failed yet."""
         failed = list(filter(_is_worth_reading, pods))
         if not failed:
             return pods
@@ -54,11 +55,13 @@ class FailureLogs:
         return tuple(self._as_read(pod) if _is_worth_reading(pod) else pod for pod in pods)
 
     def reads(self, job_uid: str) -> bool:
-        """Whether it is not known yet why pods of that job failed."""
+        """Whether it is being read why pods of that job failed."""
         return job_uid in self._reading
 
     def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
-        """Read the first ones. The others' turn comes when the job is looked at again, if they still matter then."""
+        """Begin with the first logs. The others' turn comes when the job is looked at again, if they still
+        matter then.
+        """
         reading = self._reading.get(job_uid, {})
         waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
         for pod in waiting[: MOST_OF_A_JOB - len(reading)]:
@@ -74,7 +77,9 @@ class FailureLogs:
         return replace(pod, phase="Running", main=running)
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
-        """Keep what the pod said. Whatever goes wrong, it is not waited for any longer: at worst it said nothing."""
+        """Keep the pod's last words. If anything goes wrong, they count as empty, and nothing waits for them any
+        longer.
+        """
         said = Failure()
         try:
             said = failure_of(await self._log_of(namespace, pod))
@@ -109,7 +114,7 @@ class FailureLogs:
 
 
 def size_of(said: Failure) -> int:
-    """About how many bytes of memory it takes."""
+    """About how many bytes of memory the pod takes."""
     return 256 + 4 * len(said.traceback)
 
 

@@ -1,4 +1,4 @@
-"""Rations of work that tenants may cause the operator: a burst, and then one piece at a time at a fixed rate."""
+"""Limits the work that tenants may cause the operator: a burst, and then one piece at a time at a fixed rate."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Left:
-    """The rest of a ration at a point in time."""
+    """The rest of a ration at one moment."""
 
     left: float
     at: float
 
 
 class Ration:
-    """For each key apart: `most` at once, and one more each `seconds`.
+    """For each key: `most` at once, and one more every `seconds`.
 
     Args:
         now: Seconds on a clock that may step; a step back costs nothing.
@@ -24,7 +24,7 @@ class Ration:
     def __init__(self, most: int, seconds: float, *, now: Callable[[], float]) -> None:
         self._most, self._seconds, self._now = most, seconds, now
         self._known: dict[Hashable, _Left] = {}
-        """By key; a key whose ration is whole may be missing."""
+        """By key; a key with a full ration may be missing."""
 
     def has(self, key: Hashable) -> bool:
         """Whether one is left."""
@@ -36,7 +36,7 @@ class Ration:
         ration.left -= 1
 
     def forget_the_whole(self) -> None:
-        """Forget keys whose rations are whole again."""
+        """Forget keys whose rations are full again."""
         for key in [key for key in self._known if self._renewed(key).left >= self._most]:
             del self._known[key]
 

@@ -1,8 +1,8 @@
-"""Reads in logs whether the pods of a Torchrun job that a node leaves which is not Ready are a group of their own.
+"""Reads in logs whether the other pods of a Torchrun job, after a node went away, are a group of their own (146).
 
-The master's log is read first, and those of the others only where it tells of a group of just their number: a group
-that stands still costs one log every five seconds, and one that goes on those of all its pods once. A log that cannot
-be read, or has too much in it, shows nothing. All readers of logs share their turns: nobody's kubelets hold up others.
+The master's log is read first, and the others only if it shows a group of just their number. So a group that stands
+still costs one log every five seconds, and one that goes on costs each pod's log once. A log that cannot be read, or is
+too long, shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
 BEFORE_SECONDS = 120
-"""So long before a node was missed what happened on it may have happened: Kubernetes misses it after 40 or 50 s."""
+"""Events this long before a node was missed may belong to its loss: Kubernetes misses a node after 40 or 50 s."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """The pods of a job whose logs are read; `known` is the group they show, by what the master's said."""
+    """The pods of a job whose logs are read; `known` is the group by the master's log."""
 
     job_uid: str
     namespace: str
@@ -39,7 +39,7 @@ class _Asked:
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid; read as `logs` are, in turn with those.
+    """What the logs show, by the job's uid. They are read like `logs`, in turn with these.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -51,12 +51,12 @@ class SurvivorLogs:
         self._asked: dict[str, _Asked] = {}
 
     def group(self, uid: str) -> Group | None:
-        """What those of the job's pods show since they are read; None if they are not."""
+        """The group that the logs of the job's pods show since they are read; None if they are not read."""
         asked = self._asked.get(uid)
         return asked.group if asked else None
 
     def follow(self, uid: str, namespace: str, left: Survivors | None) -> None:
-        """Read the logs of these pods of the job from now on; None: of no pods."""
+        """Read the logs of these pods of the job from now on; None to read none."""
         asked = self._asked.get(uid)
         if left is None:
             self._forget(uid)
@@ -72,7 +72,7 @@ class SurvivorLogs:
             self._forget(uid)
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Read no logs any more."""
         tasks = [asked.task for asked in self._asked.values() if asked.task]
         for uid in list(self._asked):
             self._forget(uid)
@@ -98,7 +98,7 @@ class SurvivorLogs:
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _are_a_group(self, asked: _Asked, left: Survivors) -> bool:
-        """Whether they are one, and the whole of it."""
+        """Whether the pods are one group, and all of it."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
         said = await self._place_of(asked.namespace, master, seconds)
@@ -120,7 +120,7 @@ class SurvivorLogs:
         return await asyncio.gather(*(self._place_of(namespace, pod, seconds) for pod in pods))
 
     async def _place_of(self, namespace: str, pod: OwnPod, seconds: int) -> Place | None:
-        """Where torchrun has put the pod last; None where its log does not show it."""
+        """The pod's last group and rank by its log; None if the log does not show it."""
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):

@@ -1,4 +1,4 @@
-"""Slots for requests to what tenants run, shared fairly: a namespace whose pods hang does not hold up the others."""
+"""Slots for requests to what tenants run, shared fairly: a namespace with hanging pods does not hold up the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """At most `most` holders at once, `most_of_one` of them of one namespace; namespaces that wait take turns."""
+    """At most `most` holders at once, and `most_of_one` of one namespace. Waiting namespaces take turns."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._free, self._most_of_one = most, most_of_one
@@ -19,7 +19,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """Hold a slot, once there is one."""
+        """Hold a slot, as soon as there is one."""
         await self.begin(namespace)
         try:
             yield
@@ -27,7 +27,7 @@ class Turns:
             self.end(namespace)
 
     async def begin(self, namespace: str) -> None:
-        """Wait for a slot and take it; `end` gives it back. Cancelled, it takes none."""
+        """Wait for a slot and take it; `end` gives it back. If cancelled, it takes none."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(given)
         self._give()

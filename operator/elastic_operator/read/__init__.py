@@ -1,1 +1,1 @@
-"""From the stores to the facts that decisions are made from. Reads memory, writes nothing."""
+"""Turns the stores into the facts that decisions are made from. Reads memory only; writes nothing."""

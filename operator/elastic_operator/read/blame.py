@@ -1,4 +1,4 @@
-"""Finds the objects that make a computation over many of them raise."""
+"""Finds the objects at which a computation over many of them raises (88)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_TRIES = 256
 
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
-    """Those among the suspects at which `work` raises by itself, found by halving, all groups in turn.
+    """The suspects at which `work` raises, found by halving all groups in turn.
 
-    None where it raises without any of them, too, or where it takes several together. A group that raises is blamed
-    as a whole where there are too many culprits to tell them apart in `MOST_TRIES` calls.
+    None if it also raises without any of them, or only for several of them together. If there are too many culprits to
+    find each of them in `MOST_TRIES` calls, a group that raises is blamed as a whole.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
@@ -37,7 +37,7 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
 
 
 def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
-    """The jobs and waiting pods for which an allocation raises by itself."""
+    """The jobs and pending pods at which an allocation raises."""
     everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.requests)
 
     def work(some: Sequence[JobDemand | PendingPod]) -> None:

@@ -1,7 +1,7 @@
-"""Sets aside what makes the operator raise: one job, pod, policy or node, while a pass goes on for all others.
+"""Sets aside what makes the operator raise: one job, pod, policy or node, while the pass goes on for all others (88).
 
-The same as a panic that controller-runtime recovers from for one object of its queue: the error is logged and counted,
-and the object is tried again with back-off; a job or a policy at once when its spec changes.
+controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
+and the object is tried again with back-off; a job or a policy also at once when its spec changes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ T = TypeVar("T")
 
 FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
-"""The first wait where the allocation raised: to find the one that made it raise costs several allocations."""
+"""The first wait if the allocation raised: to find the culprit costs several allocations."""
 LONGEST_SECONDS = 1800.0
 MOST_CHARACTERS = 300
-"""Of an error's own text in what a user reads."""
+"""The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""For so long after its next try a job that raised at what it was given takes nothing from others, who would lose pods
-in vain. It is over sooner when it has made pods of what is idle."""
+"""A job that raised at what it was given takes nothing from others until this long after its next try, as they would
+lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+"""
 KEPT_SECONDS = 3600.0
-"""An object that raised nothing for so long begins again with the shortest wait."""
+"""An object that has not raised for this long begins again with the shortest wait."""
 MOST_VERSIONS = 3
-"""After so many specs that raised an edit is tried at once, as ever, but takes nothing from others before its time."""
+"""After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """What one object made the operator raise. It is left out until `again_at` (monotonic), or while `version` holds.
+    """An error of the operator at one object. The object is left out until `again_at` (monotonic), or while `version`
+    holds.
 
-    `attempts` counts its errors of this version, `versions` how many versions of it raised.
+    `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
-    `in_allocation`: it was the allocation of GPUs that raised, so the object has no part in the next ones. Until
-    `takes_at` (monotonic) it takes nothing from others. `silent`: even to write that it is set aside raises.
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
+    (monotonic) it takes nothing from others. `silent`: even writing that it is set aside raises.
     """
 
     version: object
@@ -53,7 +55,7 @@ class Fault:
 
 
 class Bulkhead:
-    """The objects that are set aside, by uid. `count` hears the kind of each when it raises."""
+    """The objects that are set aside, by uid. `count` is called with the kind of each object that raises."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
         self._count = count
@@ -61,7 +63,9 @@ class Bulkhead:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """What `work` comes to for that object; None while it is set aside, as it is now if this raises."""
+        """The result of `work` for that object; None if the object is set aside, or if it is set aside now since this
+        raises.
+        """
         if self.fault(uid) is not None:
             return None
         try:
@@ -81,7 +85,7 @@ class Bulkhead:
         in_allocation: bool = False,
         given: bool = False,
     ) -> Fault:
-        """Leave the object out until its next try; the error and its traceback go to the log.
+        """Leave the object out until its next try. The error and its traceback go to the log.
 
         `given`: it raised at what an allocation gave it.
         """
@@ -113,31 +117,31 @@ class Bulkhead:
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
-        """Why the object is to be left out now; None if it is not, or is to be tried again."""
+        """Why the object is left out now; None if it is not, or if its next try is due."""
         if not self._faults:
             return None
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
     def may_take(self, uid: str, version: object) -> bool:
-        """Whether others may lose anything for the object."""
+        """Whether others may lose pods for the object."""
         known = self._faults.get(uid)
         if known is None or time.monotonic() >= known.takes_at:
             return True
         return known.version != version and known.versions < MOST_VERSIONS
 
     def worked(self, uid: str) -> None:
-        """What was given to the object is used: the next error is its first."""
+        """The object could use what it was given, so its next error counts as the first."""
         if self._faults:
             self._faults.pop(uid, None)
 
     def state(self) -> object:
-        """Changes whenever an object is set aside, or is to be tried again. To be read before objects are looked at."""
+        """Changes whenever an object is set aside, or its next try is due. Read it before you look at objects."""
         now = time.monotonic()
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
     def next_try(self, since: float) -> float:
-        """When (monotonic) the first object is to be tried again that was not at `since`; infinity if none is."""
+        """When (monotonic) the first try becomes due that was not due at `since`; infinity if there is none."""
         return min((fault.again_at for fault in self._faults.values() if fault.again_at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""What Kubernetes objects mean to the planner: structs in, `plan.model` and `plan.job` out. Decides nothing."""
+"""What Kubernetes objects mean to the planner: takes structs, returns facts of `plan/facts`. Decides nothing."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ _CLUSTER_REASONS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""status.reason of pods that the kubelet, not the program in them, ended or refused; beside these, `OutOf...`."""
+"""status.reason of pods that the kubelet ended or refused, and not the program in them; `OutOf...` belongs to these,
+too.
+"""
 
 EVICTED = "Evicted"
 _NOT_ADMITTED = "The node had condition"
-"""Of a kubelet's evictions, the message begins so where it did not admit the pod. Those for the node's sake have the
-condition DisruptionTarget. All others are of pods that outgrew a limit of their own: of an emptyDir, or of storage.
+"""How the message of an eviction begins if the kubelet did not admit the pod. Evictions for the node's sake have the
+condition DisruptionTarget. All others are of pods that passed a limit of their own: of an emptyDir, or of storage.
 """
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""The taint by which somebody says that a node is off, and that its pods may go."""
+"""The taint by which somebody declares that a node is off, and that its pods may go (86)."""
 
 _REFUSALS = frozenset(
     {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
 )
-"""Those of pods that the kubelet did not admit; beside these, `OutOf...`."""
+"""status.reason of pods that the kubelet did not admit; `OutOf...` belongs to these, too."""
 
 SANDBOX_IS_READY = "PodReadyToStartContainers"
 """The condition of pods whose volumes and network are there. Kubelets before 1.35 set it only after the first pull."""
@@ -62,7 +64,7 @@ _DISRUPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What pods take of one node, in the terms of `plan.model.Node`; `pods` is among the resources."""
+    """What pods use of one node, in the terms of `facts.snapshot.Node`; `pods` is among the resources."""
 
     used: model.Resources = field(default_factory=dict)
     used_ports: frozenset[model.HostPort] = frozenset()
@@ -88,7 +90,7 @@ def node(node: Node, usage: Usage) -> model.Node:
 
 
 def closed_node(node: Node, usage: Usage) -> model.Node:
-    """A node that takes no pods, of which no more is read than its labels, which tell the kind of its GPUs."""
+    """A node that takes no pods. Of the object only the labels are read, which name the kind of its GPUs."""
     return model.Node(
         name=node.metadata.name,
         allocatable={},
@@ -103,23 +105,23 @@ def closed_node(node: Node, usage: Usage) -> model.Node:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether somebody has given it up, by a taint."""
+    """Whether somebody has given the node up by that taint."""
     return any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ())
 
 
 def ready_since(node: Node) -> float:
-    """Since when a node that is Ready is so, as written."""
+    """Since when a Ready node is Ready, as written."""
     ready = _condition(node.status.conditions, "Ready")
     return epoch((ready and ready.last_transition_time) or "")
 
 
 def age_at(node: Node, time: float) -> float:
-    """How old the node was at that time, as written by the same clock."""
+    """How old the node was at that time, which the same clock wrote."""
     return time - epoch(node.metadata.creation_timestamp or "")
 
 
 def unready_since(node: Node) -> float | None:
-    """Since when the node is not Ready; None if it is. A node that never said so is unready since it was made."""
+    """Since when the node is not Ready; None if it is. A node that never reported is not Ready since it was created."""
     ready = _condition(node.status.conditions, "Ready")
     if ready is not None and ready.status == "True":
         return None
@@ -127,12 +129,12 @@ def unready_since(node: Node) -> float | None:
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
-    """What a pod asks of its node, by the same rules as for templates, and one of the node's `pods`."""
+    """What a pod asks of its node, by the same rules as for templates, with one of the node's `pods`."""
     return {**template.requests_of({"spec": msgspec.to_builtins(pod.spec)}), "pods": 1}
 
 
 def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
-    """Ports of the node that the pod's containers, sidecars included, take."""
+    """The node's ports that the pod's containers use, sidecars included."""
     sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
     return frozenset(
         ("" if port.host_ip == "0.0.0.0" else port.host_ip, port.protocol, port.host_port)
@@ -143,7 +145,7 @@ def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
 
 
 def node_of(pod: Pod) -> str | None:
-    """The node a pod is bound to, else the only one it may be bound to, else None."""
+    """The node that the pod is bound to, else the only one that it may be bound to, else None."""
     return pod.spec.node_name or pinned_node(pod)
 
 
@@ -164,7 +166,7 @@ def _pin(term: SelectorTerm) -> str | None:
 
 
 def ended(pod: Pod) -> bool:
-    """Whether the pod runs no more and holds no resources."""
+    """Whether the pod has ended and holds no resources."""
     return pod.status.phase in ("Succeeded", "Failed")
 
 
@@ -174,7 +176,7 @@ def waits(pod: Pod) -> bool:
 
 
 def unschedulable(pod: Pod) -> str:
-    """What kube-scheduler says while it finds no node for the pod; "" where it does not say that."""
+    """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind."""
     scheduled = _condition(pod.status.conditions, "PodScheduled")
     if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
         return ""
@@ -182,7 +184,7 @@ def unschedulable(pod: Pod) -> str:
 
 
 def disruption(pod: Pod) -> str:
-    """Which cause of the cluster's ended the pod, or is ending it; "" where none did."""
+    """How the cluster ended the pod, or is ending it; "" if it does not."""
     target = _condition(pod.status.conditions, "DisruptionTarget")
     if target is not None and target.status == "True":
         return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
@@ -207,7 +209,7 @@ def main_container_name(pod: Pod) -> str:
 
 
 def main_container(pod: Pod) -> MainContainer:
-    """The state of the container that trains. Times that a node wrote whose clock is behind are not believed."""
+    """The state of the container that trains. Times from a node whose clock is behind are not used."""
     main = main_container_name(pod)
     state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
     if state is None:
@@ -249,9 +251,10 @@ def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
 
 
 def _staged_since(pod: Pod, staged: Condition) -> float | None:
-    """When volumes and network came to be there, no later than that was.
+    """When volumes and network were there, at the latest.
 
-    The node's clock may be ahead, by no more than what seems to have passed from the binding until its kubelet saw it.
+    The node's clock may be ahead: by no more than the time that seems to have passed from the binding until its kubelet
+    saw the pod.
     """
     since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
     scheduled = _condition(pod.status.conditions, "PodScheduled")
@@ -260,15 +263,17 @@ def _staged_since(pod: Pod, staged: Condition) -> float | None:
 
 
 def _clock_is_behind(pod: Pod) -> bool:
-    """Whether the clock of the pod's node is behind the API server's: its kubelet saw the pod before it was made."""
+    """Whether the clock of the pod's node is behind the API server's: its kubelet saw the pod before that
+    was created.
+    """
     seen, made = _time(pod.status.start_time), _time(pod.metadata.creation_timestamp)
     return seen is not None and made is not None and seen < made
 
 
 def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:
-    """A pod of ours; whether it is ours, and its `role` and `index`, are found out by the ledger.
+    """A pod of ours. The ledger finds out whether it is ours, and its `role` and `index`.
 
-    `deleting_since` is when its deletion was asked for: the API's deletionTimestamp is when the grace is over.
+    `deleting_since` is when its deletion was asked for; the API's deletionTimestamp is when its grace is over.
     """
     meta, conditions = pod.metadata, pod.status.conditions
     scheduled = _condition(conditions, "PodScheduled")
@@ -314,7 +319,7 @@ def _has_own_secret(meta: PodMeta) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """A number as the operator writes them: users can write anything, and long ones cannot even be read."""
+    """A number as the operator writes it. Users can write anything, and a long one cannot even be read."""
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 

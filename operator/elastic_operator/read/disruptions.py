@@ -1,6 +1,6 @@
-"""Whether so many nodes are away at once that none is given up: from what nodes say of themselves, look by look.
+"""Whether so many nodes are away at once that none is given up, by what nodes report at each look (86).
 
-What is decided is `plan/facts/disruption.py`'s; here is what it needs to know of the time before this look.
+`plan/facts/disruption.py` decides; this module remembers what it must know of the time before.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from elastic_operator.read import convert
 log = logging.getLogger(__name__)
 
 Down = Mapping[str, tuple[float, float]]
-"""Nodes that are not Ready: since when as written, and as believed."""
+"""Nodes that are not Ready: since when as written, and since when by our judgment."""
 BIRTH_SECONDS = 60.0
-"""A node is made some time before it is Ready for the first time; one that has not been Ready since is no loss."""
+"""A node is created some time before it is first Ready. A node that has not been Ready since then is no loss."""
 
 
 class Disruptions:
-    """Remembers which nodes came back. At its first look it believes what nodes say about that."""
+    """Remembers which nodes came back. At its first look it believes the nodes' own reports."""
 
     def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
         self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources
         self.present: Disruption | None = None
-        """Whether too many were away at the last look for any of them to be given up."""
+        """The disruption at the last look; None if there was none."""
         self._unborn: set[str] = set()
-        """Nodes that were never Ready, at the last look."""
+        """Nodes that had never been Ready at the last look."""
         self._back: dict[str, tuple[float | None, float]] = {}
-        """Nodes that are Ready again: since when they were not, if that is known, and since when they are."""
+        """Nodes that are Ready again: since when they were away, if that is known, and since when they are back."""
 
     def look(self, before: Down | None, down: Down, now: float) -> None:
-        """Judge anew; `before` are those that were down at the last look, None if there was none."""
+        """Judge again; `before` are the nodes that were down at the last look, None if there was none."""
         back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
         back = {name: times for name, times in back.items() if times[1] + BACK_SECONDS > now and name not in down}
         self._back, was, self.present = back, self.present, None
@@ -49,7 +49,7 @@ class Disruptions:
             log.info("nodes are given up again, one by one")
 
     def _that_count(self) -> Sequence[objects.Node]:
-        """Those with GPUs, if there are any: a rack of them that cannot be heard may be few among all nodes."""
+        """The nodes with GPUs, if there are any: a rack of them that cannot be heard may be few among all nodes."""
         nodes = self._stored.values()
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes

@@ -1,9 +1,9 @@
-"""Fields of statuses that the API server drops, as the custom resource definition there is of an older release.
+"""Fields of statuses that the API server drops, since the custom resource definition is of an older release (135 to
+137).
 
-What is dropped would look unwritten after each write, and be written again without end (135 to 137). So the answer to
-each write is compared with what was sent, and what is missing there is left out where a status is compared with the
-one that is wanted. It is sent all the same with whatever else is written: so it is kept from the next write on after
-the definition has been upgraded.
+A dropped field would look unwritten after each write, and be written again for ever. So the answer to each write is
+compared with what was sent, and missing fields are left out when a status is compared with the wanted one. They are
+still sent with every write, so they are kept from the first write after the definition is upgraded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 
 class Unkept:
-    """Of the objects of one kind; `fields` are paths in their statuses, such as `history[].excused`."""
+    """Dropped fields of one kind; `fields` are paths in the status, such as `history[].excused`."""
 
     def __init__(self, plural: str) -> None:
         self._plural = plural
         self.fields: frozenset[str] = frozenset()
 
     def learn(self, sent: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """The API server was sent this whole status, and answered with that one."""
+        """Compare a whole status that was sent with the API server's answer."""
         paths = frozenset(_paths(sent, ""))
         missing = paths - frozenset(_paths(answer, ""))
         if missing and not self.fields:
@@ -36,12 +36,12 @@ class Unkept:
         self.fields = self.fields - paths | missing
 
     def without(self, status: dict[str, Any]) -> dict[str, Any]:
-        """The status without these fields, to be compared."""
+        """The status without these fields, for comparison."""
         return dict(_without(status, self.fields, "")) if self.fields else status
 
 
 def _paths(value: Any, at: str) -> Iterator[str]:
-    """The paths of all fields in there."""
+    """The paths of all fields in it."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             path = f"{at}.{name}" if at else name
@@ -53,7 +53,7 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 
 def _outermost(paths: frozenset[str]) -> list[str]:
-    """Those that are not within another of them."""
+    """Those that are not inside another one of them."""
     return sorted(path for path in paths if not any(path.startswith((f"{one}.", f"{one}[]")) for one in paths))
 
 

@@ -1,4 +1,4 @@
-"""One pod as the ledger accounts for it, seen or being created."""
+"""One pod as the ledger counts it, whether it is there or being created."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from elastic_operator.read import convert
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A pod as accounted for.
+    """A pod as counted.
 
-    `node` is where it is bound or pinned. `claims` is the uid of the job it says it belongs to, `own` what it is to
-    that job if that is true. `waits`: it is foreign, asks for GPUs, and has no node yet. `unread`: it could not be
-    read.
+    `node` is where it is bound or pinned. `claims` is the uid of the job that it names as its controller, `own` what it
+    is to that job if that is true. `waits`: it is not ours, asks for GPUs, and has no node yet. `unread`: it could not
+    be read.
     """
 
     pod: Pod
@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def holds(self) -> bool:
-        """Whether it is a foreign pod that uses a node."""
+        """Whether it is a pod of others that uses a node."""
         return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
 
     @property
@@ -45,7 +45,7 @@ class Entry:
         return self.claims is None and may_run and not convert.ended(self.pod)
 
     def counts_like(self, other: Entry) -> bool:
-        """Whether it makes no difference to anybody which of the two states of a pod is known."""
+        """Whether the two states of a pod count the same for everybody."""
         return (
             (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
             and self.plain is other.plain
@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod that is being created. The uid of `member` stands for the one it will get."""
+    """A pod that is being created (48). The uid of `member` stands for the one that it will get."""
 
     member: Member
     job_uid: str
@@ -78,7 +78,7 @@ class Assumed:
 
 
 def controlling_job(pod: Pod) -> OwnerReference | None:
-    """The job that the pod says controls it."""
+    """The job that the pod names as its controller."""
     controller = pod.metadata.controller
     if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
         return None
@@ -86,7 +86,7 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
 
 
 def unread(pod: Pod, requests: Resources | None) -> Entry:
-    """A pod that cannot be read: it uses what was known of its requests, else those of its quantities that are some."""
+    """A pod that cannot be read: it uses its last known requests, else those of its quantities that can be read."""
     claims = controlling_job(pod)
     asks = requests if requests is not None else _quantities_of(pod)
     return Entry(pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True)
@@ -102,5 +102,5 @@ def _quantities_of(pod: Pod) -> Resources:
 
 
 def assumed_uid(namespace: str, name: str) -> str:
-    """The uid that a pod goes by while it is being created."""
+    """The uid of a pod while it is being created."""
     return f"assumed/{namespace}/{name}"

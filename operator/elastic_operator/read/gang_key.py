@@ -1,19 +1,19 @@
-"""Which foreign pods belong together: they are served as one gang (144)."""
+"""Which pods of others belong together and are served as one gang (144)."""
 
 from __future__ import annotations
 
 from elastic_operator.cluster.pod import Pod
 
 ON_ITS_OWN = "none"
-"""The annotation's value for a pod that works without the others of its Job, as those of a sweep do."""
+"""The annotation's value for a pod that works without the other pods of its Job, as in a sweep."""
 _MOST_CHARACTERS = 253
-"""Of a name in Kubernetes; a longer one names no gang."""
+"""The longest name in Kubernetes; a longer one names no gang."""
 _SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
-"""Controllers of servers, whose pods each do their work without the others."""
+"""Controllers of servers, each pod of which works without the others."""
 
 
 def may_be_split(pod: Pod) -> bool:
-    """Whether its gang is of use in parts, too: that of a Job whose pods are all alike, where nothing else names it."""
+    """Whether a part of its gang is of use: the gang is a Job whose pods are all alike, and nothing else names it."""
     meta, group, owner = pod.metadata, pod.spec.scheduling_group, pod.metadata.controller
     labels = meta.labels
     named = meta.annotations.gang or group or labels.pod_group or labels.job_set or labels.leader_worker
@@ -21,10 +21,10 @@ def may_be_split(pod: Pod) -> bool:
 
 
 def gang_of(pod: Pod) -> str:
-    """The name of the pod's gang, of no other namespace's; "" for a pod on its own.
+    """The name of the pod's gang, unique to its namespace; "" for a pod on its own.
 
-    Its annotation says so, else its PodGroup (the API server's own, or that of scheduler-plugins), its JobSet, its
-    group of a LeaderWorkerSet, or the controller that made it, where that is none of servers.
+    The name comes from its annotation, else its PodGroup (the API server's own, or that of scheduler-plugins), its
+    JobSet, its group of a LeaderWorkerSet, or the controller that made it, unless that is one of servers.
     """
     meta, group = pod.metadata, pod.spec.scheduling_group
     if meta.annotations.gang == ON_ITS_OWN:

@@ -1,12 +1,12 @@
-"""Which gangs of foreign pods are whole, so that places may be planned for them (144).
+"""Which gangs of pending pods are whole, so that places may be planned for them (144).
 
-Nothing says how many pods a gang will have: a controller makes them one after the other, and kube-scheduler tries them
-one after the other. So a gang is whole when it has not grown for a second and kube-scheduler has found no room for any
-of its pods.
+Nothing says how many pods a gang will have. A controller creates them one by one, and kube-scheduler tries them one by
+one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
+pods.
 
-To find out that there is no room for a large gang takes a plan for most of its pods. So one that got nothing rests: its
-first rest takes a second for 32 pods, each later one twice as long, up to a minute. Pods that are held back have what
-is free, as on their own, and nobody goes for them.
+To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
+a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
+if each were on its own, and no pod goes for them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from math import ceil, inf
 from elastic_operator.plan.facts.snapshot import PendingPod
 
 SETTLED_SECONDS = 1.0
-"""At the 20 requests a second that kube-controller-manager makes by default, it makes twenty pods in that time."""
+"""At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MOST_GROWING_SECONDS = 10.0
-"""For so long a gang may grow, from its first pod on; then those that are there are served."""
+"""A gang may grow for this long from its first pod on. Then the pods that are there are served."""
 MOST_PODS = 1_000
 PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that were seen waiting, and when (epoch seconds) the first and the last of them was seen first.
+    """The pods (uids) that wait, and when (epoch seconds) the first and the last of them was first seen.
 
-    It `rests` until then (epoch seconds), for the time of that number.
+    It `rests` until then (epoch seconds); `times` is how often in a row it has rested.
     """
 
     uids: frozenset[str]
@@ -40,7 +40,9 @@ class _Gang:
 
 
 class WholeGangs:
-    """Gangs as last looked at. `again_at` is when (epoch seconds) time alone has one of them planned for."""
+    """The gangs at the last look. `again_at` is when (epoch seconds) the next gang is planned for without any other
+    change.
+    """
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
@@ -49,11 +51,11 @@ class WholeGangs:
         self.again_at = inf
 
     def hold_back(self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float) -> Mapping[str, PendingPod]:
-        """The requests (by uid) that take the place of others, as their gangs cannot be served.
+        """The pending pods (by uid) to use in place of those whose gangs cannot be served.
 
         Args:
-            waiting: For each gang, the request of each of its pods (by uid) that wait; None for one that waits for
-                something else, or that kube-scheduler has not tried yet.
+            waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
+                kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
         before, held_before = self._gangs, self._held_back
@@ -79,9 +81,9 @@ class WholeGangs:
         return {uid: held for uid, (_, held) in self._held_back.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """A pass is over in which these pods (uids) have got places: gangs that were `tried` and have got none rest.
+        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none rest.
 
-        Returns the pods (uids) that wait of each gang that rests for the first time in a row.
+        Returns the waiting pods (uids) of each gang that rests for the first time in a row.
         """
         rest_first = []
         for name, pods in self._planned.items():
@@ -100,12 +102,12 @@ class WholeGangs:
 
 
 def _grown(requests: Iterable[PendingPod | None], now: float) -> float:
-    """When the youngest of pods that nobody has seen before was made, at the latest: the API tells whole seconds."""
+    """The latest time at which the youngest of new pods can have been created: the API tells whole seconds."""
     return min(now, max(request.created + 1.0 if request else now for request in requests))
 
 
 def _can_be_served(requests: Collection[PendingPod | None]) -> bool:
-    """Whether it is not too large, and none of its pods waits for anything but GPUs, or it may be split."""
+    """Whether it is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     known = [request for request in requests if request is not None]
     all_wait = len(known) == len(requests) or all(request.may_be_split for request in known)
     return len(known) <= MOST_PODS and all_wait and not any(request.unplannable for request in known)
@@ -114,7 +116,7 @@ def _can_be_served(requests: Collection[PendingPod | None]) -> bool:
 def _alone(
     request: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
 ) -> tuple[PendingPod, PendingPod]:
-    """The request and what takes its place; the same objects as before where nothing has changed."""
+    """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
     if before is not None and before[0] is request and before[1].takes is takes:
         return before
     return request, replace(request, gang="", takes=takes)

@@ -1,4 +1,4 @@
-"""Pods by what they have in common, and one object for things that are equal."""
+"""Pods by a common key, and one object for equal things."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MOST_KINDS = 10_000
-"""So many different things of a sort are remembered."""
+"""The most different things of a sort that are remembered."""
 
 
 def one_of_its_kind(known: dict[K, V], key: K, thing: V) -> V:
-    """The thing that came first under that key; `known` remembers them, and starts over when there are too many."""
+    """The first thing with that key. `known` remembers them, and starts over when there are too many."""
     if len(known) > MOST_KINDS:
         known.clear()
     return known.setdefault(key, thing)
@@ -26,15 +26,15 @@ class Groups:
         self._members: dict[Hashable, set[str]] = {}
 
     def get(self, key: Hashable) -> Set[str]:
-        """All of one key."""
+        """All pods with that key."""
         return self._members.get(key, frozenset())
 
     def add(self, key: Hashable, uid: str) -> None:
-        """Put one in."""
+        """Put a pod in."""
         self._members.setdefault(key, set()).add(uid)
 
     def remove(self, key: Hashable, uid: str) -> None:
-        """Take one out."""
+        """Take a pod out."""
         members = self._members[key]
         members.remove(uid)
         if not members:
@@ -42,7 +42,7 @@ class Groups:
 
 
 class Stamps:
-    """For each key a number that was never given before, as of its last change. `changes` counts what changed."""
+    """For each key a number that is new after each change. `changes` counts all changes."""
 
     def __init__(self) -> None:
         self.changes = 0

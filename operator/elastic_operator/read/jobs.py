@@ -1,6 +1,6 @@
-"""From the stores to the facts that decisions are made from. Reads memory only, writes nothing.
+"""Turns the stores into the facts about jobs that decisions are made from. Reads memory only, writes nothing.
 
-Parsed specs and pod shapes are kept per (job, generation): a status update must not cost a parse.
+Parsed specs and pod shapes are kept by job and generation, so a status update costs no parse.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 @dataclass(slots=True)
 class Stores:
-    """What is known of the cluster."""
+    """Everything that is known of the cluster."""
 
     jobs: Store[objects.CustomObject]
     pods: Store[objects.Pod]
@@ -65,9 +65,10 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation; or the last that could be read, and the message that says why this cannot.
+    """A job's spec of one generation; or the last one that could be read, with the message that says why this cannot
+    (99).
 
-    `unknown` is a warning of fields that were left out, `unused` of flags of torchrun.
+    `unknown` warns of fields that were left out, `unused` of flags of torchrun.
     """
 
     generation: int
@@ -80,13 +81,13 @@ class Parsed:
 
 
 class Facts(NamedTuple):
-    """All that a look at one job starts from; two looks at equal facts see the same until time itself changes it.
+    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
 
-    `pods` are its own as they are to be seen; `unready` those of its nodes that are not Ready, with since when;
-    `grace_ceiling` the most seconds that a leaving pod gets; `report` what a master said;
-    `disruption` that too many nodes are away for those to be given up; `heard` and `group` as in `Job`, and as where
-    nobody asks while all of its nodes are Ready; `closed` as in `Job`; `uncounted` what it asks for that the operator
-    does not count, and `left_out` what of its templates its pods are made without, in sentences; `quiet` as in `Job`.
+    `pods` are its own. `unready` are those of its nodes that are not Ready, with the time since when. `grace_ceiling`
+    is the most seconds that a leaving pod gets. `report` is its master's last one. `disruption` is set if too many
+    nodes are away for its own to be given up. `heard` and `group` are as in `Job`, but while all of its nodes are Ready
+    they are as if no master and no log were asked. `closed` and `quiet` are as in `Job`. `uncounted` and `left_out` are
+    sentences: the devices that it asks for and that are not counted, and what its pods are made without.
     """
 
     body: objects.CustomObject
@@ -109,12 +110,12 @@ class Facts(NamedTuple):
     quiet: Quiet | None
 
     def equal(self, other: Facts) -> bool:
-        """Whether nothing differs; objects are not looked into, since the stores never change one."""
+        """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
         return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 
 class Reader:
-    """Turns stores into `plan` facts."""
+    """Turns stores into facts of `plan`."""
 
     def __init__(
         self,
@@ -158,20 +159,22 @@ class Reader:
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies came to at the last look at them."""
+        """The teams that the quota policies made at the last look."""
         return self._policies.resolved
 
     def tells_by_itself(self, body: objects.CustomObject) -> bool:
-        """Whether the job's pods say in their termination message why they failed, so that no log need be read."""
+        """Whether the job's pods write into their termination message why they failed, so that no log need be read
+        (14).
+        """
         spec = self._parse(body).spec
         return spec is not None and spec.is_elastic
 
     def look_at_policies(self) -> None:
-        """Take in what changed of quota policies and namespaces; `policies` is a new object only if that matters."""
+        """Read changed quota policies and namespaces; `policies` is a new object only if the change matters."""
         self._policies.look()
 
     def surroundings(self, unready: Unready) -> object:
-        """What jobs are seen by, beside themselves and their pods; equal as long as nothing of it changes."""
+        """What jobs are judged by beside themselves and their pods; equal while nothing of it has changed."""
         return (
             self.stores.priority_classes.revision,
             self.clock.revision,
@@ -183,7 +186,7 @@ class Reader:
         )
 
     def moved(self) -> Iterable[str]:
-        """Jobs (uids) that use a claim or a volume which is not as it was when their shape was last asked for."""
+        """Jobs (uids) with a claim or volume that has changed since their shape was last asked for."""
         return self._shapes.moved()
 
     def facts(
@@ -199,7 +202,7 @@ class Reader:
         heard: float | None = -inf,
         group: Group | None = NOBODY_ASKS,
     ) -> Facts:
-        """What is known of one job now; `unready` are all nodes that are not Ready."""
+        """The facts of one job now; `unready` are all nodes that are not Ready."""
         parsed = self._parse(body)
         name = parsed.spec.priority_class_name if parsed.spec is not None else _class_named_by(body)
         priority = self._priority(name)
@@ -226,7 +229,7 @@ class Reader:
         )
 
     def _quiet(self, body: objects.CustomObject) -> Quiet | None:
-        """Since when it is quiet, where that matters for the job."""
+        """Since when nothing has changed from outside, if that matters for the job (143)."""
         if not may_flap(self.status(body), self.clock.time()):
             return None
         name = self.policies.team_of.get(body.metadata.namespace)
@@ -234,7 +237,7 @@ class Reader:
         return Quiet(self.outside.since, in_turns)
 
     def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
-        """The nodes that pods without one are pinned to, and that are closed, each with why."""
+        """The closed nodes that unbound pods are pinned to, each with the reason (142)."""
         pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
         openness = self.nodes.openness() if pinned else None
         return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
@@ -277,7 +280,7 @@ class Reader:
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
-        """A job that is set aside, or deleted: what can be said of it without reading its spec."""
+        """A job that is set aside, or deleted: what is known without its spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self.status(body)
@@ -299,15 +302,15 @@ class Reader:
         )
 
     def grace_ceiling(self, namespace: str) -> int:
-        """The most seconds that a leaving pod of a job there gets: the policy's word counts, if it has one.
+        """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
 
-        A deletion without any grace would be one by force.
+        One at least, as a deletion without any grace would be one by force.
         """
         ceiling = self.policies.grace_ceiling(namespace)
         return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
-        """The job's status, its times on the present clock; the same object as long as it does not change."""
+        """The job's status, with its times on the present clock; the same object while it does not change (29)."""
         meta = body.metadata
         behind = self.times.behind(meta.uid)
         known = self._statuses.get(meta.uid)
@@ -317,7 +320,7 @@ class Reader:
         return known[1]
 
     def _on_present_clock(self, pod: OwnPod) -> OwnPod:
-        """The pod, with its times as the API server's clock would have shown them if it had not stepped since."""
+        """The pod, with its times on the API server's present clock (29)."""
         if self.clock.revision == 0:
             return pod
 
@@ -355,10 +358,10 @@ class Reader:
         return parsed
 
     def _read_spec(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
-        """The spec, with a warning where it is of a job that has run, and has fields that are not known here.
+        """The spec, with a warning if a job that has run has fields that are not known here (99).
 
-        It ran with them under a later release of the operator. One that has not run yet waits for somebody to look.
-        Raises InvalidSpecError.
+        It ran with these fields under a later release of the operator. A job that has not run waits for somebody to
+        look. Raises InvalidSpecError.
         """
         has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
@@ -374,14 +377,16 @@ class Reader:
         return priority_of(class_name or "", self.stores.priority_classes, self.settings)
 
     def demand(self, obs: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
-        """The allocator's view of a job that may have pods; pods being created right now count as its members."""
+        """The demand of a job that may have pods. Pods being created right now count as its members (48)."""
         demand = demand_of(obs, shape)
         if assumed:
             demand = with_members(demand, tuple(one.member for one in assumed))
         return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
 
     def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
-        """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where there are none."""
+        """A demand for the GPUs that these pods hold, from the pods and their nodes alone; None if they
+        hold none (99).
+        """
         found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
         flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
@@ -393,7 +398,7 @@ class Reader:
         return shape.master if role == ROLE_MASTER else shape.worker
 
     def shapes(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node; the same object as long as that does not change."""
+        """What the job's pods ask of a node; the same object while that does not change."""
         return self._shapes.of(job)
 
 
@@ -410,7 +415,7 @@ def _class_named_by(body: objects.CustomObject) -> str | None:
 
 
 def _with_grace_up_to(seconds: int, spec: JobSpec | None) -> JobSpec | None:
-    """The spec, its pods' grace no longer than that."""
+    """The spec, with the grace of its pods cut to that."""
     if spec is None or spec.elasticity.grace_period_seconds <= seconds:
         return spec
     elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})

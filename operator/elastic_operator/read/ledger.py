@@ -1,9 +1,9 @@
-"""Who uses what: every bound pod's share of its node, and which pods are ours, kept up with each change of a pod.
+"""Who uses what: every bound pod's use of its node, and which pods are ours, updated with each change of a pod.
 
-A pod is ours if its controller is a job that exists, by uid, in its namespace, and its name is one that job's pods
-have; labels prove nothing. All others are foreign: they only use. A pod that is being created counts from before the
-request is sent (`assume`) until it is seen, so that no pass gives its place away.
-One that is being deleted and does not go counts as used again after some time: nobody should wait for its place.
+A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
+have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts from before the
+request is sent (`assume`) until it is seen, so that no pass gives its place away (48). A pod that is being deleted and
+does not go counts as used again after some time, so that nobody waits for its place (40).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from elastic_operator.read.sums import PodSum
 log = logging.getLogger(__name__)
 
 ASSUMED_SECONDS = 15.0
-"""A create that was made and whose pod is not seen counts for so long. Far more than a watch event takes."""
+"""A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class JobRef:
 
 
 class Ledger:
-    """Use per node and pods per job.
+    """Use per node, and pods per job.
 
     Args:
         job_of: The job with a uid, None if there is none (any more).
-        parse: (job name, pod name) to (role, index), None where a job of that name has no such pod.
+        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
         changed: Called when a change of a pod makes a difference: to its node, or to a job.
-        on_error: Hears of each pod that cannot be read.
+        on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
 
@@ -90,7 +90,7 @@ class Ledger:
         self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Account for a change; a listener of the pods' store."""
+        """Count a change. A listener of the pods' store."""
         known = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
             entry = self._entry(new, known)
@@ -107,7 +107,7 @@ class Ledger:
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
-        """A job appeared or vanished: decide anew which pods are its own."""
+        """A job appeared or is gone: decide again which pods are its own."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
             known = self._entries[uid]
@@ -116,29 +116,29 @@ class Ledger:
             self._add(entry)
 
     def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
-        """The pods of a job, by name; the same object as long as none of them changes."""
+        """The pods of a job, by name; the same object while none of them changes."""
         if job_uid not in self._own_pods:
             own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
             self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
         return self._own_pods[job_uid]
 
     def waiting(self) -> tuple[Pod, ...]:
-        """Foreign pods that ask for GPUs and have no node yet; the same object as long as none of them changes."""
+        """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
         if self._waiting_now is None:
             self._waiting_now = tuple(self._waiting.values())
         return self._waiting_now
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """GPUs that plain pods hold, including those that wait for a node: namespace -> extended resource -> GPUs.
+        """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.
 
-        The same object as long as none of them changes.
+        The same object while none of them changes.
         """
         if self._plain_now is None:
             self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
         return self._plain_now
 
     def revision(self, node: str) -> int:
-        """A number that changes whenever what `node_usage` says of the node may change."""
+        """A number that changes whenever `node_usage` of the node may change."""
         return self._revisions[node]
 
     @property
@@ -147,24 +147,26 @@ class Ledger:
         return self._stamps.changes
 
     def stamp(self, job_uid: str, namespace: str, name: str) -> tuple[int, int]:
-        """Changes whenever pods of that job may have changed: those being created; its own and others of its names."""
+        """Changes whenever pods of that job may have changed: those being created, its own, and others with
+        its names.
+        """
         return self._stamps.get(job_uid), self._stamps.get((namespace, name))
 
     def is_left(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node whose grace is not long over."""
+        """Whether pods of ours are leaving the node that may still go in time (145)."""
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         leaving = (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
         return any(self._leaving.is_expected(uid) for uid in leaving)
 
     def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
-        """Our pods on the node, those being created too, that are not among `members`."""
+        """Our pods on the node that are not among `members`, pods being created included."""
         own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
         if own <= members and assumed <= members:
             return frozenset()
         return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
-        """Names that the job's pods would get, and that pods hold that are not its own."""
+        """Names of the job's future pods that pods of others have (82)."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
@@ -174,7 +176,7 @@ class Ledger:
     def node_usage(
         self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, Resources]] = ()
     ) -> Usage:
-        """What pods use of `node`, but for `members`: uids (of `Assumed` too) that are counted elsewhere.
+        """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
         `leaving` are namespace and requests of those among them that are about to be deleted, and so leave as well.
         """
@@ -213,9 +215,10 @@ class Ledger:
         requests: Resources,
         host_ports: frozenset[HostPort] = frozenset(),
     ) -> str:
-        """Count a pod that is about to be created, until a pod of that name is seen; returns the uid it goes by.
+        """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
+        meanwhile (48).
 
-        However long the creation takes: `await_seen` says that it is over.
+        It counts however long the creation takes; `await_seen` says that the creation is over.
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
@@ -228,7 +231,7 @@ class Ledger:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """The pod was certainly not created, or is seen."""
+        """The pod was certainly not created, or it is seen."""
         uid = assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
@@ -238,22 +241,24 @@ class Ledger:
             self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
 
     def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created all the same: it counts a while."""
+        """The creation is over. A pod that is still not seen may have been created all the same, so it counts for a
+        while.
+        """
         uid = assumed_uid(namespace, name)
         if uid in self._assumed:
             self._assumed[uid] = replace(self._assumed[uid], until=self._now() + ASSUMED_SECONDS)
 
     def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
-        """The job's pods that are being created and not seen yet."""
+        """The job's pods that are being created and are not seen yet."""
         return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
 
     def next_expiry(self) -> float:
-        """Seconds until time alone changes what is used, by `expire`; infinity if it will not."""
+        """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
         until = min((assumed.until for assumed in self._assumed.values()), default=inf)
         return min(until, self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
-        """Forget pods whose creation nobody heard of for too long; expect none to go that should be gone."""
+        """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
         for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
             self.forget(assumed.namespace, assumed.name)
         for uid in self._leaving.expire():
@@ -316,10 +321,11 @@ class Ledger:
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: Entry | None) -> Entry:
-        """What the pod counts as; `known` is the same pod as accounted for before.
+        """What the pod counts as; `known` is the same pod as it counted before.
 
-        Its user may have written anything into it, so what cannot be read must not make the account of all pods wrong.
-        A job's pod counts as it was known if it has not been bound elsewhere or ended, another one as foreign.
+        Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
+        others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
+        one of others.
         """
         try:
             return self._read(pod, known)
@@ -332,7 +338,9 @@ class Ledger:
             return unread(pod, known.requests if known else None)
 
     def _read(self, pod: Pod, known: Entry | None) -> Entry:
-        """Raises whatever the pod makes it raise. Most changes leave a pod's spec, and so its requests, alone."""
+        """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
+        requests, alone.
+        """
         same = known is not None and not known.unread and known.pod.spec == pod.spec
         requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
@@ -342,7 +350,7 @@ class Ledger:
         return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
-        """A pod of ours; None for foreign pods."""
+        """A pod of ours; None for pods of others."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
@@ -350,11 +358,11 @@ class Ledger:
         return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
 
     def _one_of_its_kind(self, requests: Resources) -> Resources:
-        """One object for equal requests: the allocator adds up thousands of them at each pass."""
+        """One object for equal requests: the allocator adds up thousands of them in each pass."""
         return one_of_its_kind(self._alike, tuple(sorted(requests.items())), requests)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for foreign pods, whatever they claim."""
+        """Role and index of a pod of ours; None for pods of others, whatever job they name."""
         job = self._job_of(owner.uid) if owner else None
         if job is None or job.namespace != pod.metadata.namespace:
             return None
@@ -362,5 +370,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether it is deleted and on no node: the API server binds no such pod, whatever finalizer keeps its object."""
+    """Whether it is deleted without a node: the API server binds no such pod, whatever finalizer keeps its
+    object (95).
+    """
     return pod.deleting_since is not None and not pod.bound

@@ -1,4 +1,4 @@
-"""All nodes with what pods use of them, and since when those that are not Ready are so."""
+"""All nodes with what pods use of them, and since when nodes are not Ready."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from elastic_operator.read.ledger import Ledger
 log = logging.getLogger(__name__)
 
 Unready = Mapping[str, float]
-"""Nodes that are not Ready, with since when; -inf for those out of service."""
+"""Nodes that are not Ready, with the time since when; -inf if out of service."""
 LATE_SECONDS = 60.0
-"""Later than this, news of a node is not late: the clock of whoever wrote it is."""
+"""If a node's news seem later than this, they are not late: their writer's clock is."""
 
 
 class Openness(NamedTuple):
-    """The names of all nodes, and why no new pod starts on those that are closed, in words."""
+    """The names of all nodes, and for each closed node the reason why no new pod starts there, in words."""
 
     names: frozenset[str] = frozenset()
     closed: Mapping[str, str] = {}
 
     def why_closed(self, name: str) -> str:
-        """What keeps new pods off that node, in words; "" if nothing does."""
+        """Why no new pods go to that node, in words; "" if they do."""
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
 class Nodes:
-    """The nodes as last looked at; each is made anew only when something of it changes.
+    """The nodes at the last look. Each is made again only when something of it changes.
 
-    One at which the operator raises is closed: no pod is placed there, and those that run there go on and count.
+    A node at which the operator raises is closed: no pod is placed there, and those that run there go on and count
+    (88).
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Nodes:
     ) -> None:
         self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last look: since when as written, and as believed. None before the first."""
+        """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
+        look.
+        """
         self._read: object = None
-        """The revision of the nodes at that look, and which objects were set aside."""
+        """The revision of the nodes at that look, and the objects that were set aside."""
         self.disruptions = Disruptions(stored, clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
@@ -64,8 +67,9 @@ class Nodes:
         self._why_closed: dict[str, tuple[objects.Node, str]] = {}
 
     def openness(self) -> Openness:
-        """Which nodes there are, and which take no new pods. One that is set aside is none of these, as far as it is
-        known: what waits for it is left to the scheduler.
+        """Which nodes there are, and which take no new pods.
+
+        A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
         """
         read = self._stored.revision, self._bulkhead.state()
         if read != self._openness[0]:
@@ -90,8 +94,8 @@ class Nodes:
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
 
-        `leaving` has the namespace of each; those that are not bound yet hold nothing. A node of which nothing changed
-        is the same object as before.
+        `leaving` has the namespace of each; pods that are not bound yet hold nothing. A node of which nothing has
+        changed is the same object as before.
         """
         leaving = tuple(leaving)
         key = (self._ledger.changes, self._stored.revision, members, leaving)
@@ -121,7 +125,7 @@ class Nodes:
         return found if found is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        """A node that is set aside: what pods use there counts for their teams. None if even that cannot be said."""
+        """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
         name = stored.metadata.name
         try:
             node = convert.closed_node(stored, self._usage(name, apart, going))
@@ -142,7 +146,7 @@ class Nodes:
         return self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
 
     def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
-        """The node; the same object as before where it equals that."""
+        """The node; the same object as before if it is equal."""
         known = self._known.get(name)
         if known is not None and known[2] == node:
             node = known[2]
@@ -150,10 +154,10 @@ class Nodes:
         return node
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so; -inf where somebody has said that it is out of service.
+        """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
 
-        Whoever wrote that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than that. One that is set aside is as it was.
+        The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
+        away for much longer than since then. A node that is set aside keeps its last answer.
         """
         read = self._stored.revision, self._bulkhead.state()
         all_up = self._down == {} and read == self._read
@@ -177,7 +181,7 @@ class Nodes:
         return down
 
     def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
-        """Whether it is."""
+        """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
@@ -189,5 +193,5 @@ class Nodes:
         return True
 
     def clock_stepped(self) -> None:
-        """What was reckoned on the clock before is reckoned anew."""
+        """Compute again what was computed on the clock before."""
         self._down = None

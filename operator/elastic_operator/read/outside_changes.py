@@ -1,8 +1,9 @@
-"""When something last changed that the operator did not do: what it does again without that goes in a circle (143).
+"""When anything last changed that the operator did not do; without such a change, repeated decisions are a circle
+(143).
 
-That is: a job comes, goes, is edited or ends; pods are lost or fail; a node comes, goes, opens or closes; a policy is
-edited; plain pods with GPUs come, go or end; the API server takes pods that it would not take before, or no more.
-Kept in memory: a new leader begins with its first look.
+These changes are: a job comes, goes, is edited or ends; pods are lost or fail; a node comes, goes, opens or closes; a
+policy is edited; plain pods with GPUs come, go or end; the API server begins or ceases to accept pods. The time is in
+memory only: a new leader begins with its first look.
 """
 
 from __future__ import annotations
@@ -17,29 +18,29 @@ from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Openness
 
 _UNPLANNED = ("restarts", "totalFailures", "completionTime")
-"""Fields of a status that change with what happens to a job."""
+"""Fields of a status that change with events the operator did not plan."""
 
 
 class Outside:
-    """Told of changes of jobs by their store, of all else at each look."""
+    """Hears of jobs' changes from their store, and finds all other changes at each look."""
 
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = True
         self._seen: tuple[Openness, Resolved, Mapping[str, Resources]] | None = None
         self.since = 0.0
-        """When that was, at the last look (epoch seconds)."""
+        """The time of the last change, at the last look (epoch seconds)."""
         jobs.subscribe(self._job_changed)
 
     def look(self, openness: Openness, policies: Resolved, now: float) -> None:
-        """Take in what has changed by now."""
+        """Note what has changed since the last look."""
         seen = openness, policies, self._ledger.plain_gpus()
         if self._changed or seen != self._seen:
             self.since, self._changed = now, False
         self._seen = seen
 
     def answered(self) -> None:
-        """The API server's answer about pods of some job (139) is another one than before."""
+        """The API server's answer about pods of some job differs from the one before (139)."""
         self._changed = True
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:

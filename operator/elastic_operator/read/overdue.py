@@ -1,7 +1,7 @@
-"""Pods that are being deleted and do not go: a stuck finalizer, a dead kubelet. What they hold is not free soon.
+"""Pods that are being deleted and do not go: a stuck finalizer, a dead kubelet. Their room is not free soon (40).
 
-A pod has its grace and a minute more, counted from when it was first seen to be leaving: on the monotonic clock, since
-the time that the API names for the end of the grace is on another one.
+A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, since the end of
+the grace is written on another clock.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from math import inf
 
 OVERDUE_SECONDS = 60.0
-"""A kubelet that is alive has removed the pod long before."""
+"""A working kubelet has removed the pod long before."""
 LATE_SECONDS = 10.0
-"""A kubelet that is busy has removed it by then."""
+"""A busy kubelet has removed it by then."""
 
 
 class Leaving:
@@ -24,7 +24,7 @@ class Leaving:
         self._overdue: set[str] = set()
 
     def see(self, uid: str, grace_seconds: float) -> None:
-        """The pod is being deleted. A later deletion may shorten its grace, never prolong it."""
+        """The pod is being deleted. A later deletion may shorten its grace, but never prolong it."""
         if uid not in self._overdue:
             self._due[uid] = min(self._due.get(uid, inf), self._now() + grace_seconds + OVERDUE_SECONDS)
 
@@ -38,7 +38,7 @@ class Leaving:
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:
-        """Whether the pod is leaving, and its grace is not long over."""
+        """Whether the pod is leaving and may still go in time."""
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + LATE_SECONDS
 

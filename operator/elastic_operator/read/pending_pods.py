@@ -1,5 +1,6 @@
-"""Foreign pods that wait for GPUs, as requests: those of a scheduler that the operator may nominate for, which found no
-node because GPUs are taken. Each is made anew only when something of its pod changes, or its time has come.
+"""Pending pods of others: GPU pods without a node because GPUs are taken, of a scheduler that heeds nominations.
+
+Each is read again only when something of its pod changes, or its time has come.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from elastic_operator.settings import Settings
 NEVER_PREEMPTS = "Never"
 RESTS = "nodes were kept for it in vain"
 MOST_PROLONGED_SECONDS = 600.0
-"""Pods that have not gone after so long keep no place for others any more."""
+"""Pods that have not gone after this long hold no place for a pending pod any more (145)."""
 FEW_PODS = 100
-"""So many pods that are new or changed are looked at in one go."""
+"""Up to this many new or changed pods are read in one go (91)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A waiting pod with the reservation that it has, and the request made from both (None: not ours to help).
+    """A waiting pod with its reservation, and the pending pod made from both (None: not ours to help).
 
-    It stays the same until `until` (epoch seconds), as long as `key` does.
+    It stays the same until `until` (epoch seconds), while `key` does.
     """
 
     pod: objects.Pod
@@ -47,20 +48,20 @@ class _Known:
     until: float
     gang: str
     waits: bool
-    """Whether those who make way for it have not gone."""
+    """Whether the pods that make room for it have not gone yet."""
 
 
 class PendingPods:
-    """The requests as last looked at.
+    """The pending pods at the last look.
 
-    `expired` are pods whose reservation has run out and is to be taken back, `renewable` those whose reservation
-    holds, as it is to be written again. `again_at` is when (epoch seconds) time alone makes any of this different.
+    `expired` are pods whose reservation has run out and must be taken back. `renewable` are pods whose reservation must
+    be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
         volumes: What is known of the claims that a pod of that namespace names.
-        barred: Until when (epoch seconds) and why nothing is to be tried for the pod with a uid; None to try.
+        barred: For a pod (uid) for which nothing is tried: until when (epoch seconds) and why. None to try.
 
-    `makes_way` says of a node whether pods there are about to be told to go for a foreign pod.
+    `makes_way` says whether pods on a node are about to be deleted for a pending pod.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class PendingPods:
         self.again_at = inf
 
     def look(self, now: float) -> tuple[PendingPod, ...]:
-        """All requests at `now` (epoch seconds); the same object as long as nothing of them changes."""
+        """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
         waiting = self._ledger.waiting()
         if not waiting and not self._known:
             return self._all
@@ -111,13 +112,13 @@ class PendingPods:
         return self._all
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """A pass is over in which these pods (uids) have got places; see `WholeGangs.note_served`."""
+        """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
         rest_first = self._gangs.note_served(uids, tried, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
         return rest_first
 
     def look_ahead(self, now: float) -> Iterator[None]:
-        """Look at pods that are new or changed, one at a step, if they are many; the next look remembers them."""
+        """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
         changed = [pod for pod in self._ledger.waiting() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (one := self._guarded(pod, self._known.get(pod.metadata.uid), now)) is not None:
@@ -129,7 +130,9 @@ class PendingPods:
         return known is not None and known.pod is pod
 
     def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
-        """The pod as last looked at; None while it is set aside: nothing is done for it, and nothing is taken back."""
+        """The pod at the last look; None while it is set aside: nothing is done for it, and nothing is
+        taken back (88).
+        """
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
         return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, known, now))
@@ -150,7 +153,7 @@ class PendingPods:
         return _Known(pod, reserved, key, request, until, request.gang, waits)
 
     def _prolonged(self, said: Reservation, known: _Known | None, now: float, *, waits: bool) -> Reservation:
-        """The reservation as it holds: its time begins when those have gone who make way for it (145)."""
+        """The reservation as it holds: its time begins when the pods that make room for it have gone (145)."""
         same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
@@ -162,7 +165,9 @@ class PendingPods:
         return bool(node) and self._nodes.named(node) is not None
 
     def _is_ours_to_help(self, pod: objects.Pod, reserved: Reservation) -> bool:
-        """Whether a scheduler that heeds nominations lacks GPUs for it, or promised it a node; gated pods wait on."""
+        """Whether its scheduler heeds nominations and lacks GPUs for it, or it has a node promised. Gated
+        pods wait on.
+        """
         spec = pod.spec
         if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
             return False
@@ -179,7 +184,7 @@ class PendingPods:
         volumes: VolumeFacts,
         now: float,
     ) -> tuple[PendingPod, float]:
-        """The request, and until when it stays the same."""
+        """The pending pod, and until when it stays the same."""
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
         avoided, holds = reserved.avoided(now), reserved.holds(now)

@@ -1,4 +1,4 @@
-"""Quota policies and namespaces, from the stores to teams. Worked out anew only when one of them changes."""
+"""Turns quota policies and namespaces of the stores into teams. They are made again only when one of them changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from elastic_operator.read.bulkhead import Bulkhead
 
 
 class Policies:
-    """What the policies came to at the last look, `resolved`; `flavors` are the names of those in the settings.
+    """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts as it was when it last did not.
+    A policy at which the operator raises counts as it was when it last did not (88).
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Policies:
         self._seen: tuple[object, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
         self._good: dict[str, Policy] = {}
-        """Each policy as it was when the teams could last be made of it."""
+        """Each policy as it was when teams could last be made of it."""
         self.resolved = Resolved()
 
     def look(self) -> Resolved:
-        """What they come to now; the same object as before, as long as nothing of it changes."""
+        """The teams now; the same object while nothing of them changes."""
         policies, namespaces = self._policies.values(), self._namespaces.values()
         seen = policies, namespaces, self._bulkhead.state()
         if seen != self._seen:
@@ -71,14 +71,14 @@ class Policies:
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
 
     def _stand_in(self, policy: Policy, fault: str) -> Policy:
-        """The policy as it was last good; one that never was is without a spec."""
+        """The policy's last good version; a policy that never was good has no spec."""
         good = self._good.get(policy.uid)
         if good is None or good.spec is policy.spec:
             return replace(policy, spec=None, fault=fault)
         return replace(good, fault=fault)
 
     def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> Resolved:
-        """The teams; of policies at which this raises, as they were when it did not."""
+        """The teams. Policies at which this raises count by their last good version."""
         try:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:

@@ -1,7 +1,7 @@
-"""A job's priority among jobs, from the PriorityClass that it names; and why that class is passed over, if it is.
+"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if so (96).
 
-The class orders jobs only and is never put on pods, so no ResourceQuota with a scope of PriorityClass bounds who may
-name it: the setting `jobPriorityClassNames` does.
+The class orders jobs only and is never put on pods. So no ResourceQuota with a scope of PriorityClass limits who may
+name it; the setting `jobPriorityClassNames` does.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from elastic_operator.settings import Settings
 
 
 class Priority(NamedTuple):
-    """The value, and for a class that is passed over the reason of the warning and its words."""
+    """The value; for a class that does not count also the reason and words of the warning."""
 
     value: int
     ignored: tuple[str, str] = ("", "")
 
 
 def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings: Settings) -> Priority:
-    """The priority of a job that names this class ("" = none), 0 where the class may not be named or does not exist.
+    """The priority of a job that names this class ("" = none). It is 0 if the class may not be named or does not exist.
 
-    It may have been deleted while the job runs, by somebody who does not know of the job.
+    The class may have been deleted while the job runs, by somebody who does not know the job.
     """
     if not class_name:
         default = next((c for c in classes.values() if c.global_default), None)
@@ -45,7 +45,7 @@ def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings
 
 
 def not_allowed(class_name: str, settings: Settings) -> str:
-    """The warning of a job that names a class which the settings do not let jobs name."""
+    """The warning for a job that names a class which the settings do not allow."""
     allowed = settings.job_priority_class_names
     instead = f"one of {listed(allowed)}" if allowed else "one whose name does not begin with 'system-'"
     return (

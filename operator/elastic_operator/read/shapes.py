@@ -1,6 +1,6 @@
-"""What each job's pods ask of a node, from its spec and from the volumes, classes and flavors that it names.
+"""What each job's pods ask of a node, from its spec and the volumes, classes and flavors that it names.
 
-Kept per job until one of these changes: reading a template costs far more than seeing that it is the same.
+Kept per job until one of these changes: reading a template costs far more than finding it unchanged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
-"""Priorities of pods whose PriorityClass is not known (yet): those of the classes that come with the operator."""
+"""Priorities of pods whose PriorityClass is not known (yet): those of the operator's own classes (9)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The volume claims, of its namespace, that the templates of one generation name."""
+    """The volume claims, in its namespace, that the templates of one generation name."""
 
     generation: int
     namespace: str
@@ -67,7 +67,7 @@ class Shapes:
             del self._known[uid], self._named[uid]
 
     def moved(self) -> Iterator[str]:
-        """Jobs (uids) whose volumes have changed since `of` was last asked; nobody else need be looked at for that."""
+        """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
         revisions = self._claims.revision, self._volumes.revision
         if revisions == self._revisions:
             return
@@ -78,11 +78,11 @@ class Shapes:
                 yield uid
 
     def last(self, uid: str) -> JobShape:
-        """What `of` said of that job when it was last asked."""
+        """The last answer of `of` for that job."""
         return self._known[uid][1]
 
     def of(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node; the same object as long as that does not change."""
+        """What the job's pods ask of a node; the same object while that does not change."""
         named = self._named.get(job.uid)
         if named is None or named.generation != job.generation:
             named = self._named[job.uid] = self._read_names(job)

@@ -1,8 +1,8 @@
-"""The times in jobs' statuses, moved along when the API server's clock steps.
+"""Moves the times in jobs' statuses when the API server's clock steps (29).
 
-A status is always written whole, so all its times are on one clock, times to come included; which clock, it does not
-say. That is counted here: a step of the clock leaves every status behind by it, and a status whose times have moved
-was written anew on a later clock, by whichever replica leads.
+One status write uses one clock for all its times, future ones included, but does not name that clock. This class
+records how far the API server's clock has stepped since. A step leaves every status behind by that much; a status whose
+times have all moved was written again on a later clock, by whichever replica leads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elastic_operator.cluster.objects import CustomObject
 
 
 class StatusTimes:
-    """How far each job's status is behind. A listener of the store of jobs, from the start of the process.
+    """How far each job's status is behind. It is a listener of the store of jobs from the start of the process.
 
     Args:
         stepped: The sum of all steps of the API server's clock so far, in seconds.
@@ -27,7 +27,7 @@ class StatusTimes:
     def __init__(self, stepped: Callable[[], int]) -> None:
         self._stepped = stepped
         self._written_at: dict[str, int] = {}
-        """By the job's uid: the sum of steps that the times of its status know of."""
+        """By the job's uid: the sum of the steps that the times of its status include."""
 
     def changed(self, old: CustomObject | None, new: CustomObject | None) -> None:
         """A job appeared, was written, or is gone."""
@@ -43,7 +43,7 @@ class StatusTimes:
     def behind(self, uid: str) -> int:
         """Seconds to add to the times of the job's status, to have them on the present clock.
 
-        Replicas may measure a step differently by a second or two. Nothing is moved for that: it could not be seen.
+        Replicas may measure a step differently by a second or two. Nothing is moved for that: nobody would see it.
         """
         stepped = self._stepped()
         behind = stepped - self._written_at.get(uid, stepped)
@@ -51,7 +51,7 @@ class StatusTimes:
 
 
 def moved(status: JobStatus, seconds: int) -> JobStatus:
-    """The status with all its times later by so many seconds."""
+    """The status with all its times later by that many seconds."""
     if not seconds:
         return status
     by = timedelta(seconds=seconds)
@@ -83,9 +83,9 @@ def _training_moved(training: Training, by: timedelta) -> Training:
 
 
 def times_moved(old: dict[str, Any], new: dict[str, Any]) -> int | None:
-    """By how many seconds the lasting times of a status moved as a whole; None where it has none to compare.
+    """By how many seconds the lasting times of a status moved as a whole; None if there are none to compare.
 
-    A single one that moved, as when a condition changed and changed back between two looks, is no move.
+    A single time that moved is no move: a condition may have changed and changed back between two looks.
     """
     before, after = dict(_lasting(old)), dict(_lasting(new))
     moves = [_seconds_between(before[what], after[what]) for what in before.keys() & after.keys()]
@@ -96,7 +96,7 @@ def times_moved(old: dict[str, Any], new: dict[str, Any]) -> int | None:
 
 
 def _lasting(status: dict[str, Any]) -> Iterator[tuple[object, str]]:
-    """Times that change only with the clock, each with what it is the time of."""
+    """The times that change only with the clock, each with what it is the time of."""
     for field in ("startTime", "completionTime"):
         if field in status:
             yield field, status[field]

@@ -1,4 +1,4 @@
-"""Sums over the pods of one node, kept up pod by pod: resources, host ports, and whose the GPUs are."""
+"""Sums over the pods of one node, updated pod by pod: resources, host ports, and the owners of GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.snapshot import HostPort, Resources
 
 @dataclass(slots=True)
 class PodSum:
-    """What some pods take together. `gpu_resources` are the extended resources of which it is kept who holds them."""
+    """What some pods use together. For the extended resources in `gpu_resources` it also knows the owners."""
 
     gpu_resources: Sequence[str]
     requests: Counter[str] = field(default_factory=Counter)
@@ -21,21 +21,21 @@ class PodSum:
     pods: int = 0
 
     def add(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
-        """Count one more pod."""
+        """Add a pod."""
         self.requests.update(requests)
         self.ports.update(ports)
         self.gpus.update(self._gpus(namespace, requests))
         self.pods += 1
 
     def remove(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
-        """Count a pod no more, which was added in the same words."""
+        """Remove a pod that was added with the same values."""
         self.requests -= Counter(requests)
         self.ports -= Counter(ports)
         self.gpus -= Counter(self._gpus(namespace, requests))
         self.pods -= 1
 
     def copy(self) -> PodSum:
-        """One that goes its own way."""
+        """A copy that changes on its own."""
         return PodSum(self.gpu_resources, self.requests.copy(), self.ports.copy(), self.gpus.copy(), self.pods)
 
     def by_namespace(self) -> dict[str, Resources]:

@@ -1,4 +1,4 @@
-"""Which jobs ask for devices that dynamic resource allocation (DRA) hands out: the operator does not count those yet.
+"""Which jobs ask for devices that dynamic resource allocation (DRA) hands out. The operator does not count those yet.
 
 A pod asks for them by a claim (KEP-4381), or as an extended resource that a DeviceClass serves (KEP-5004): one that the
 class names, or one that is named after the class.
@@ -19,7 +19,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 log = logging.getLogger(__name__)
 
 OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
-"""The prefix of the extended resource that is named after a DeviceClass."""
+"""The prefix of an extended resource that is named after a DeviceClass."""
 CLAIMS = (
     "Its pods have resourceClaims. Devices that DRA hands out are not counted yet, so no quota holds for them. Ask for"
     " GPUs as an extended resource of a device plugin, such as nvidia.com/gpu in resources.limits."
@@ -31,14 +31,14 @@ RESOURCE = (
 
 
 class Asked(NamedTuple):
-    """A job's requests that DRA may serve: whether its pods have claims, and their extended resources."""
+    """What a job asks for and DRA may serve: whether its pods have claims, and their extended resources."""
 
     claims: bool = False
     resources: frozenset[str] = frozenset()
 
 
 def asked_by(spec: JobSpec) -> Asked:
-    """Read from both roles' templates."""
+    """What both roles' templates ask for."""
     templates = [spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER)]
     extended = frozenset(name for template in templates for name in requests_of(template) if "/" in name)
     return Asked(any(template["spec"].get("resourceClaims") for template in templates), extended)
@@ -52,7 +52,7 @@ class Uncounted:
         self._served: tuple[int, dict[str, str]] = (-1, {})
 
     def why(self, asked: Asked) -> str:
-        """The sentence for a job that asks for that; "" where all of it is counted."""
+        """The sentence for a job that asks for such devices; "" if all its devices are counted."""
         if asked.claims:
             return CLAIMS
         served = self.served()

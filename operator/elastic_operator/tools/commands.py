@@ -18,7 +18,7 @@ from elastic_operator.tools.files import InputError, read_json, write_json, writ
 from elastic_operator.tools.manifests import read_changes
 
 REFUSED = 2
-"""Exit code of wrong input, as of a wrong command line."""
+"""Exit code for wrong input, as for a wrong command line."""
 
 Subparsers = Any
 """What `add_subparsers` returns; argparse does not name its type."""
@@ -45,7 +45,7 @@ def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace
 
 
 def _print(text: str) -> None:
-    """Whoever reads it may have seen enough, as `head` does: then nothing is left to say at the end either."""
+    """Print the text. The reader may stop early, as `head` does: then nothing is reported at the end either."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

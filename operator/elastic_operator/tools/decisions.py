@@ -1,4 +1,6 @@
-"""What the allocator decides from a snapshot, as plain data: per job the pods before and after, and why not more."""
+"""What the allocator decides from a snapshot, as plain data: for each job its pods before and after, and
+why not more.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod and its node, None where the scheduler chooses. `ready`: a new one's room is free now, not just soon."""
+    """A pod and its node, None if the scheduler chooses. `ready`: a new pod's room is free now, and not only soon."""
 
     role: str
     index: int
@@ -65,7 +67,7 @@ class Outcome:
 
 
 def decide(snapshot: Snapshot) -> Outcome:
-    """What the allocator decides, put into an order that the order of the input does not change."""
+    """What the allocator decides, in an order that does not depend on the order of the input."""
     granted = allocate(snapshot)
     jobs = sorted(snapshot.jobs, key=lambda job: (job.namespace, job.name, job.uid))
     return Outcome(

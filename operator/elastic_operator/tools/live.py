@@ -1,4 +1,4 @@
-"""The snapshot of a running cluster, read as the operator reads it, by a process that only looks."""
+"""The snapshot of a running cluster, read as the operator reads it, by a process that only reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 
 LIST_SECONDS = 120.0
-"""So long for all lists together; 30,000 pods take a few seconds."""
+"""The limit for all lists together; 30,000 pods take a few seconds."""
 
 
 class UnreadLogs:
-    """Failed pods are as they are: what they said changes nothing of who gets what."""
+    """Failed pods without their logs, which do not change who gets what."""
 
     def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The pods themselves."""
@@ -41,7 +41,9 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 async def take(connection: Connection, settings: Settings) -> Snapshot:
-    """What a leader with these settings would decide from now. Raises InputError where something cannot be read."""
+    """The snapshot that a leader with these settings would decide from now. Raises InputError if something cannot be
+    read.
+    """
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
         try:
@@ -57,7 +59,8 @@ async def take(connection: Connection, settings: Settings) -> Snapshot:
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
-    """A list that is refused is asked for again and again by what follows; here it is an error at once.
+    """Try each list once. A refused list would be asked for again and again by what follows; here it is an error at
+    once.
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """

@@ -1,4 +1,4 @@
-"""`elastic-operator replay`: every decision that a snapshot leads to, with its reason."""
+"""`elastic-operator replay`: every decision that follows from a snapshot, with its reason."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tasks of their own that keep objects beside the jobs as they should be."""
+"""Tasks that run beside the passes and keep objects beside the jobs as they should be."""

@@ -1,6 +1,6 @@
-"""Brings the NetworkPolicies of jobs that run already up to what the settings say, once, when this process leads.
+"""Brings the NetworkPolicies of running jobs in line with the settings, once, when this process begins to lead.
 
-Those of jobs that get pods later are made with the pods.
+Those of jobs that get pods later are created with the pods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """One after the other; what the API server refuses is logged, the rest is tried until it answers."""
+    """Bring one after the other in line. What the API server refuses is logged; all else is tried until it answers."""
     for job in jobs:
         await _until_answered(session, network, job.metadata)
 

@@ -1,7 +1,7 @@
-"""Keeps a ResourceQuota in each namespace that is served and that a policy covers: a task of its own.
+"""Keeps a ResourceQuota in each served namespace that a policy covers, in a task of its own (98).
 
-The limits are computed after each pass that saw a change, and written where they differ, at most once a second. Lower
-limits are written before higher ones. A quota that somebody deletes or changes is restored.
+The limits are computed after each pass with a change, and written if they differ, at most once a second. Lower limits
+are written before higher ones. A quota that somebody deletes or changes is restored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Write:
 
     @property
     def raises_a_limit(self) -> bool:
-        """Whether more pods are let in after it."""
+        """Whether it admits more pods than before."""
         hard = _hard_of(self.known) if self.known else None
         if self.limits is None or hard is None:
             return self.limits is None
@@ -47,7 +47,7 @@ class _Write:
 class PlainPodQuotas:
     """The quotas of all namespaces. `plain` is what pods of no job hold, the same object until that changes.
 
-    `classes` are the PriorityClasses of pods of jobs; `serves` whether a namespace is ours to write in.
+    `classes` are the PriorityClasses of pods of jobs; `serves` says whether a namespace is ours to write in.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PlainPodQuotas:
         self._upkeep = Upkeep("the quotas of plain pods")
 
     def told(self, resolved: Resolved, snapshot: Snapshot) -> None:
-        """A pass is over, and saw this. Costs nothing where the one before saw the same."""
+        """A pass is over, with this result. Costs nothing if the result is the same as before."""
         now, last = (resolved, snapshot, self._plain()), self._seen
         same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
@@ -81,7 +81,7 @@ class PlainPodQuotas:
             self._upkeep.has_news()
 
     async def run(self) -> None:
-        """Writes until cancelled."""
+        """Write until cancelled."""
         await self._upkeep.run(self._work)
 
     async def _work(self) -> None:
@@ -101,7 +101,7 @@ class PlainPodQuotas:
         return sorted(due, key=lambda write: write.raises_a_limit)
 
     def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
-        """By namespace, of those that exist and are ours to write in."""
+        """The limits by namespace, for namespaces that exist and are ours to write in."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
         there = {one.metadata.name for one in self._namespaces if one.metadata.deletion_timestamp is None}
@@ -145,7 +145,7 @@ class PlainPodQuotas:
 
 
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
-    """Its limits as numbers; None where somebody wrote what is none."""
+    """The quota's limits as numbers; None if somebody wrote something else."""
     try:
         return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
     except QuantityError:
@@ -153,5 +153,5 @@ def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
 
 
 def _others(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """All but its limits."""
+    """All of the quota but its limits."""
     return {name: value for name, value in spec.items() if name != "hard"}

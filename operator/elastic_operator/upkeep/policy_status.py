@@ -1,7 +1,7 @@
-"""Tells in the status of each quota policy what the last pass came to: a task of its own, so that nobody waits for it.
+"""Writes the result of the last pass into the status of each quota policy, in a task of its own.
 
-A status is written when it would read otherwise, at most once a second. It is a report and nothing is decided from it,
-so a write that fails is only tried again later.
+A status is written when it has changed, at most once a second. It is a report and nothing is decided from it, so a
+failed write is only tried again later, and no pass waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """What the last pass came to. `generations` are those of the policies it saw, `revision` its store's."""
+    """The result of the last pass. `generations` are those of the policies that it read, `revision` their store's."""
 
     resolved: Resolved
     snapshot: Snapshot
@@ -51,7 +51,7 @@ class _Write:
 
 
 class PolicyStatuses:
-    """Keeps the statuses of all policies what the passes make them. `now` is the time on the API server's clock."""
+    """Keeps the statuses of all policies in line with the passes. `now` is the time on the API server's clock."""
 
     def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
         self._session, self._policies, self._now = session, policies, now
@@ -61,14 +61,14 @@ class PolicyStatuses:
         self._unkept = Unkept(PLURAL)
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
-        """The policies that there are, as they were last found to be."""
+        """The policies with their numbers, as of the last look."""
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
     def told(
         self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
     ) -> None:
-        """A pass is over, and this is what it came to. Costs nothing where that is what the one before came to."""
+        """A pass is over, with this result. Costs nothing if the result is the same as before."""
         last, revision = self._last, self._policies.revision
         same = last and last.allocation is allocation and last.resolved is resolved and last.stopped == stopped
         if same and last and last.revision == revision:
@@ -78,7 +78,7 @@ class PolicyStatuses:
         self._upkeep.has_news()
 
     async def run(self) -> None:
-        """Writes until cancelled."""
+        """Write until cancelled."""
         await self._upkeep.run(self._work)
 
     async def _work(self) -> None:
@@ -86,7 +86,7 @@ class PolicyStatuses:
             await self._write(write)
 
     def _due(self) -> list[_Write]:
-        """What is to be written. Made in one go: the next pass works on the accounts that this reads."""
+        """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
         last = self._last
         if last is None:
             return []
@@ -130,7 +130,7 @@ def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
 
 
 def status_of(body: objects.CustomObject) -> PolicyStatus:
-    """The policy's status; one that somebody else has written wrongly counts as none."""
+    """The policy's status; an unreadable one counts as none."""
     try:
         return PolicyStatus.model_validate(body.status)
     except ValidationError:

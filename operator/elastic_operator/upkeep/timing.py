@@ -1,4 +1,4 @@
-"""When a task that keeps objects as they should be works again: after a change, or a while after a failed write."""
+"""Says when a task of `upkeep` works again: after a change, or a while after a failed write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETRY_SECONDS = 5.0
 
 
 class Upkeep:
-    """Works at most once a second; writes that fail are told apart by keys. `what` is kept, in the words of a log."""
+    """Works at most once a second; failed writes have keys. `what` is what is kept, for the log."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -24,11 +24,11 @@ class Upkeep:
         self._failures: dict[str, str] = {}
 
     def has_news(self) -> None:
-        """Something changed."""
+        """Something has changed."""
         self._news.set()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work until cancelled. What `work` raises is logged, and it is tried again after the next change."""
+        """Work until cancelled. An error of `work` is logged, and the work is tried again after the next change."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
@@ -41,13 +41,13 @@ class Upkeep:
             await asyncio.sleep(BETWEEN_SECONDS)
 
     def succeeded(self, key: str) -> None:
-        """The write of that key need not be tried again."""
+        """The write with that key need not be tried again."""
         self._failures.pop(key, None)
 
     def failed(self, key: str, error: ClusterError) -> str:
-        """Have the write tried again. Returns what is to be logged, "" where that is nothing new.
+        """Have the write tried again. Returns what to log, "" if that is nothing new.
 
-        Somebody else's write and a lost lease are nothing new.
+        A write by somebody else and a lost lease are nothing new.
         """
         told, before = "" if isinstance(error, Conflict | Fenced) else str(error), self._failures.get(key)
         self._failures[key] = told

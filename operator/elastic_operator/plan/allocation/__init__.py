@@ -1,1 +1,3 @@
-"""All jobs at once: how many pods each gets and where, which pods go, and why a job is not bigger."""
+"""Decides for all jobs at once: how many pods each gets and on which nodes, which pods go, and why a job is
+not bigger.
+"""

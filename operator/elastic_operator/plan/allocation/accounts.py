@@ -1,8 +1,8 @@
-"""What each team uses of each flavor while a pass is decided, against its guarantee, its limit and its fair share.
+"""The accounts of all teams in one pass: what a team uses of a flavor, its guarantee, its limit and its fair share.
 
-Teams form a forest; an account is one team's book for one flavor, and what is charged to it is charged to all above it.
-Namespaces without a policy are one team to all others; their own shares count between themselves only (111). Use counts
-every GPU that a bound pod holds or a planned one will hold; pods of ours that leave count only in `leaving`.
+Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
+it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
+`used` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in `leaving`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNLIMITED = 1 << 60
 
 
 class Tier(IntEnum):
-    """By what right a team may use so many GPUs; the stronger the right, the sooner it is served."""
+    """The right by which a team may use GPUs. The stronger right is served first (32)."""
 
     GUARANTEED = 0
     FAIR = 1
@@ -31,12 +31,13 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what it uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is on
-    its way out already, `held` the part of `used` that only waits for a job that has waited too long. `asked` is what
-    pods will use for which new nodes are asked for: none of it is used, and nobody else may come to need it under a
-    limit. `fixed` is what cannot be taken back (foreign pods, jobs that are not preemptible), `foreign` what is not our
-    jobs', `wanted` what our jobs want in all. `requested` is what it would use if it got all it wants, `share` its fair
-    share. `path` leads from this account to the one at the top, and `outward` is the part that other teams judge by.
+    `used` is what the team uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is
+    on its way out already. `held` is the part of `used` that is only held for a job that has waited too long (37).
+    `asked` is what pods will use for which new nodes are asked for: it counts under limits only (49). `fixed` cannot be
+    taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not our jobs'.
+    `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants, `share` its
+    fair share. `path` leads from this account to the top; `outward` is the part of the path that other teams judge it
+    by (111).
     """
 
     __slots__ = (
@@ -78,14 +79,14 @@ class Account:
         self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:
-        """Count so many GPUs more (or less) as used, here and all the way up."""
+        """Count that many GPUs more (or less) as used, here and in all accounts above."""
         for account in self.path:
             account.used += gpus
             if fixed:
                 account.fixed += gpus
 
     def tier(self, need: int) -> Tier:
-        """By what right it may use `need` more, as other teams see it: the weakest on the way."""
+        """The right by which it may use `need` more, as other teams see it: the weakest right on the path."""
         tier = Tier.GUARANTEED
         for account in self.outward:
             after = account.used + need
@@ -96,13 +97,14 @@ class Account:
         return tier
 
     def over(self, need: int) -> Account | None:
-        """Whose limit `need` more would pass: the account nearest to this one; None = nobody's."""
+        """The nearest account on the path whose limit `need` more would pass; None if there is none."""
         return next((account for account in self.path if account.used + need > account.limit), None)
 
     def over_with_asked(self, need: int) -> Account | None:
-        """The same, once what new nodes are asked for is used.
+        """The same, with the GPUs of nodes that are asked for counted as used (49).
 
-        What other namespaces without a policy ask for keeps none from its own share of what all may use together.
+        A namespace without a policy may always use its own share of what all of these may use together, whatever the
+        others ask for.
         """
         within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
         asked = ((one, self.asked if within_own else one.asked) for one in self.path)
@@ -110,23 +112,25 @@ class Account:
 
     @property
     def foreign_below(self) -> int:
-        """GPUs of pods that are not our jobs', here and under it."""
+        """GPUs of pods that are not our jobs', here and in all accounts below."""
         return self.foreign + sum(child.foreign_below for child in self.children)
 
     def over_fixed(self, need: int) -> Account | None:
-        """Whose guarantee `need` more that cannot be taken back would pass."""
+        """The nearest account whose guarantee `need` more GPUs that cannot be taken back would pass; None if there is
+        none.
+        """
         return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
 
 
 def saturation(used: int, share: int) -> float:
-    """Use relative to a fair share; whoever has no share is infinitely far beyond it."""
+    """Use relative to a fair share; infinite for a team without a share."""
     return used / share if share > 0 else inf
 
 
 def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
-    """Both paths, from the children of the lowest common ancestor down to the two; empty for one and the same.
+    """Both paths, from the children of the lowest common ancestor down to the two accounts; empty for the same account.
 
-    Those who have only a parent in common that is no policy are apart by themselves; from all others, by that parent.
+    Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
     known = one.apart_from.get(other)
     if known is None:
@@ -140,7 +144,7 @@ def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Acco
 
 
 class Accounts:
-    """The accounts of all teams, and how many GPUs of each flavor there are."""
+    """The accounts of all teams, and the number of GPUs of each flavor."""
 
     def __init__(self, snapshot: Snapshot, board: Board) -> None:
         self._teams = {team.name: team for team in snapshot.teams}
@@ -178,7 +182,7 @@ class Accounts:
         return list(self._known[flavor].values())
 
     def tops(self, flavor: str) -> list[Account]:
-        """Those of that flavor that are under nobody."""
+        """The accounts of that flavor without a parent."""
         return [account for account in self._known[flavor].values() if account.parent is None]
 
     def _account(self, name: str, flavor: str) -> Account:
@@ -190,7 +194,7 @@ class Accounts:
         return known
 
     def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
-        """Per node, the flavor of each GPU resource it has."""
+        """For each node, the flavor of each of its GPU resources."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
@@ -202,9 +206,10 @@ class Accounts:
         return found
 
     def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
-        """Capacity, and what is used by others than the jobs' members.
+        """Count the node's capacity, and what pods that are not our members use there.
 
-        A node that takes no new pods counts with what is used on it; the table adds the jobs' members there.
+        Of a node that takes no new pods only what is used counts as capacity (35); `AllocationState.divide` adds our
+        members.
         """
         for resource, flavor in self.flavor_of[number].items():
             self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
@@ -220,30 +225,32 @@ class Accounts:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """A node of which nothing changed but what is used on it."""
+        """Count a node anew of which only the use has changed."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
-        """Note what is used now, before anything is decided."""
+        """Record what is used now, before anything is decided."""
         for account in self._everybody():
             account.used_now = account.used + account.leaving
 
     def begin_division(self) -> None:
-        """Set `capacity` and `requested` to what does not depend on our jobs."""
+        """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
         self.capacity = dict(self._without_jobs)
         for account in self._everybody():
             account.requested = account.foreign + account.wanted
 
     def divide(self) -> None:
-        """Set the fair shares, from `capacity` and the `requested` of those without children."""
+        """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""
         for flavor in self._flavors:
             tops = self.tops(flavor)
             _sum_up(tops)
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether `need` more leaves everybody the part of an idle guarantee that is not to be lent."""
+        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more are used
+        here.
+        """
         if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
             return True
         account.charge(need)
@@ -256,7 +263,7 @@ class Accounts:
 
 
 def _promised(account: Account) -> int:
-    """What it uses, or more where part of its guarantee waits for it alone."""
+    """The larger of GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
     return max(account.used, kept, sum(map(_promised, account.children)))
 

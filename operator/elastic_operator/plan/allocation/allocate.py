@@ -1,8 +1,8 @@
-"""Decides for all jobs at once how many pods each gets, which go, and where the new ones are placed, and says why.
+"""Decides for all jobs at once how many pods each gets, which pods go, and where new ones are placed, and says why.
 
-Teams are served by right and standing (`rounds`), the jobs of a team by (priority, has its minimum or holds its place,
-age, uid). Pure, deterministic; the order of the input does not matter, and what was decided, once carried out, is
-decided again.
+Teams are served by right and standing (`rounds`). Within a team the order is: priority, has its minimum or holds its
+place, age, uid. The decision is pure and deterministic, and does not depend on the order of the input. Once it is
+carried out, the same is decided again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from elastic_operator.plan.facts.team import Team
 
 _KEEPS = "So it keeps what it has, and is decided on again with the next change."
 _MOST_TRIES = 4
-"""So often a pass is served until no job is broken up in vain."""
+"""A pass is served at most this often, until no job is broken up in vain (112)."""
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Why it is not more is put into words when its grant is read, and only then."""
+    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23)."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class Allocation(Mapping[str, Grant]):
         self._shares: dict[str, Assignment] = {}
         self._grants: dict[str, Grant] = {}
         self.left_out: Mapping[str, str] = {}
-        """The jobs (uids) that get nothing because it would not last, each with why in words (`foresight.py`)."""
+        """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -81,17 +81,17 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def takes_away(self) -> bool:
-        """Whether anybody is to lose a pod."""
+        """Whether any job loses a pod."""
         return any(entry.gives for entry in self._state.touched)
 
     @property
     def accounts(self) -> Accounts:
-        """What each team uses, and may use, when all this is carried out."""
+        """What each team uses, and may use, once this allocation is carried out."""
         return self._state.accounts
 
     @cached_property
     def reclaims(self) -> tuple[Nomination, ...]:
-        """The places for foreign pods that wait, as far as they are entitled to one."""
+        """The nominations: places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.requests:
             return ()
         waiting = [entry for entry in self._state.entries if entry.request and not entry.request.nominated]
@@ -99,14 +99,14 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """What jobs lose to other teams and to foreign pods."""
+        """What jobs lose to other teams and to pending pods of others."""
         losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
         found = (_eviction(entry, self.share(entry.job.uid)) for entry in sorted(losing, key=lambda c: c.rank))
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
     def taken(self) -> Mapping[str, Taker]:
-        """The pods (uids) that other teams lose, or anybody to foreign pods, and for whom they go."""
+        """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
         return self._state.tally.going
 
     @cached_property
@@ -123,12 +123,12 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def braked(self) -> tuple[tuple[JobEntry, Braked], ...]:
-        """Those for whom more pods of others would go than may, in the order in which jobs are served."""
+        """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
         return tuple(sorted(self._state.braked.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
-        """The gangs of foreign pods for all of which places were looked for."""
+        """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
     def takers(self, uid: str) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Allocation(Mapping[str, Grant]):
         return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """Those of the job's released pods (uids) that stay while the jobs `waiting` are to get nothing."""
+        """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
         entry = self._entries[uid]
         takers = {pod: taker.job.uid for pod, taker in self._takers.get(entry, {}).items()}
         return staying(entry.job, self.share(uid), takers, waiting)
@@ -147,11 +147,11 @@ class Allocation(Mapping[str, Grant]):
         return any(member not in owner.kept for owner, member in self._entries[uid].took)
 
     def rank(self, uid: str) -> int:
-        """The job's place in the order in which jobs are served."""
+        """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
     def share(self, uid: str) -> Assignment:
-        """The grant without its reasons. Raises KeyError for a job that was not asked about."""
+        """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
         if entry not in self._state.touched:
             if entry.at_rest is None:
@@ -163,9 +163,9 @@ class Allocation(Mapping[str, Grant]):
 
 
 class Allocator:
-    """Allocates again and again; what did not change since the last time is not worked through again.
+    """Allocates again and again, and keeps the state so that unchanged parts are not worked through again (38).
 
-    `unsettled` are the uids of those for whom a whole job still goes in vain by the last allocation.
+    `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
     """
 
     def __init__(self) -> None:
@@ -173,18 +173,18 @@ class Allocator:
         self.unsettled = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets. The allocation before this one is not to be read any more."""
+        """What each job gets. The allocation returned before must not be read any more."""
         state = self._state = self._serve(snapshot)
         _settle_readiness(state)
         settle_asking(state)
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
-        """The table after a pass in which no whole job goes in vain (112).
+        """The state after a pass in which no whole job goes in vain (112).
 
         A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
-        has no whole job go. So it is if others took the places of a part of a gang: it gets none then, and before the
-        last try no gang gets any (144).
+        may take no whole job. If others took the places of a part of a gang, the pass is served again, and the gang
+        gets none. In the last try no gang gets any (144).
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in range(_MOST_TRIES):
@@ -212,7 +212,7 @@ def allocate(snapshot: Snapshot) -> Allocation:
 
 
 def next_change(snapshot: Snapshot) -> float:
-    """When, with nothing else changed, the same snapshot at a later time may be allocated otherwise; else infinity."""
+    """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
     teams = {team.name: team for team in snapshot.teams}
     times = (time for job in snapshot.jobs for time in _times(job, teams.get(snapshot.team_of.get(job.namespace, ""))))
     waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
@@ -254,7 +254,7 @@ def _eviction(entry: JobEntry, share: Assignment) -> Eviction:
 
 
 def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:
-    """Whether it is of another team, or no elastic job at all."""
+    """Whether it is of another team, or a pending pod of others."""
     return taker.team != entry.team or taker.request is not None
 
 
@@ -267,9 +267,9 @@ def _name(entry: JobEntry) -> str:
 
 
 def _settle_readiness(state: AllocationState) -> None:
-    """Decide which planned pods can be made now. Pods that leave use their room until they are gone.
+    """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
 
-    Foreign pods that a node was promised to come first, then jobs in their order.
+    Pending pods with a nomination come first, then jobs in their order.
     """
     for entry in sorted(state.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
         if entry.seats:
@@ -278,7 +278,7 @@ def _settle_readiness(state: AllocationState) -> None:
 
 
 def _may_use_now(entry: JobEntry, seat: Seat) -> bool:
-    """Whether the pod would pass no limit even though what leaves has not left."""
+    """Whether the pod passes no limit although pods that leave are still there."""
     if entry.account is None or not seat.spot.ready:
         return True
     gpus = entry.ask(seat.role).gpus
@@ -313,7 +313,7 @@ def _leaving_order(entry: JobEntry) -> list[Member]:
 
 
 def _slots(state: AllocationState, entry: JobEntry) -> Iterator[Slot]:
-    """The pods to create, the master first; workers take the lowest indices that no pod has."""
+    """The pods to create, the master first; workers get the lowest free indices."""
     indices = _free_indices(entry)
     for role in new_roles(entry):
         yield Slot(role, 0 if role == MASTER else next(indices), None, ready=True)

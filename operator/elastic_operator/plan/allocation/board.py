@@ -1,8 +1,8 @@
-"""The board on which pods are placed while a pass is decided: what is free on each node, now and soon.
+"""What is free on each node while a pass is decided, now and soon.
 
-*Soon* is what will be free when everything that leaves has left; every placement must fit there. *Now* is what is free
-already; a placement that fits both is ready. Every change can be undone, so that plans are tried out and dropped.
-What is placed for whom, and what must make way, is decided elsewhere.
+*Soon* is what is free when everything that leaves has left; every placement must fit there. *Now* is what is free
+already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
+modules decide which pods are placed here and which must go.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.free import FreeResources, PodRequirements
 from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Resources
 
 _FEW_HOSTS = 16
-"""Up to so many candidates are sorted rather than looked up in the index of free GPUs."""
+"""Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
 
 Mark = tuple[int, dict[PodRequirements, int]]
 
@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 
 
 class Board:
-    """Nodes by number, in order of their names, and what is free on them."""
+    """Nodes by number, in the order of their names, and what is free on them."""
 
     def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str]) -> None:
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
@@ -49,13 +49,13 @@ class Board:
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._undo: list[Callable[[], object]] = []
         self.moves = 0
-        """Raised with every change and every undoing: the same number means that nothing moved in between."""
+        """Raised with every change and every undoing: while the number is the same, nothing has changed."""
         self._too_many: dict[PodRequirements, int] = {}
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def ask(self, shape: PodShape) -> PodRequirements:
-        """`shape` as the board reads it."""
+        """The requirements of `shape`; equal shapes have the same object."""
         known = self._ask_of.get(id(shape))
         if known is None:
             known = self._ask_of[id(shape)] = shape, self._ask(shape)
@@ -83,15 +83,15 @@ class Board:
         return self._gpus[node]
 
     def ports_soon(self, node: int) -> Collection[HostPort]:
-        """The host ports in use on the node."""
+        """The host ports in use on the node once everything that leaves has left."""
         return self._soon[node].ports
 
     def fits(self, ask: PodRequirements, node: int) -> bool:
-        """Whether one more such pod has room on the node, at least soon."""
+        """Whether one more such pod has room on the node soon."""
         return node in ask.host_set and self._soon[node].fits(ask)
 
     def fits_load(self, requests: Resources, ports: Collection[HostPort], node: int) -> bool:
-        """Whether a pod that is already on the node still has room there, whoever the node is open to."""
+        """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
         room = self._soon[node]
         free = room.free
         return all(free.get(name, 0) >= n for name, n in requests.items() if n > 0) and not collide(ports, room.ports)
@@ -148,7 +148,7 @@ class Board:
         )
 
     def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
-        """Count what is used on the same nodes now; yields those that changed: number, before, after."""
+        """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
         changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
         if changed:
             self._too_many = {}
@@ -163,31 +163,31 @@ class Board:
             self.nodes = tuple(known)
 
     def settle(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
-        """Count the loads that are on the node from the start; not to be undone."""
+        """Count loads that are on the node from the start. This cannot be undone."""
         total = total_of(requests for requests, _ in loads)
         ports = [port for _, taken in loads for port in taken]
         self._change(total, ports, node, True, -1)
 
     def unsettle(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
-        """A load that was on the node from the start is not any more; not to be undone."""
+        """Stop counting a load that was on the node from the start. This cannot be undone."""
         self._too_many = {}
         self._change(requests, ports, node, True, +1)
 
     def take(self, ask: PodRequirements, spot: Spot) -> None:
-        """Hold the place for one such pod."""
+        """Hold the spot for one such pod."""
         self.hold(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
 
     def leave(self, ask: PodRequirements, spot: Spot) -> None:
-        """Give up a place held by `take`."""
+        """Give up a spot held by `take`."""
         self.release(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
 
     def hold(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
-        """Count a load on the node; `now` also as using what is free already."""
+        """Count a load on the node; with `now`, it also uses what is free already."""
         self._change(requests, ports, node, now, -1)
         self.on_undo(lambda: self._change(requests, ports, node, now, +1))
 
     def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
-        """Count a load on the node as going; `now` as not having been there."""
+        """Count a load on the node as leaving; with `now`, as if it had not been there."""
         self._too_many = {}
         self._change(requests, ports, node, now, +1)
         self.on_undo(lambda: self._change(requests, ports, node, now, -1))
@@ -217,11 +217,11 @@ class Board:
         return sum(free.get(name, 0) for name in self.gpu_resources)
 
     def is_free(self, ask: PodRequirements, node: int) -> bool:
-        """Whether there is room for such a pod now, while what leaves has not left."""
+        """Whether there is room for such a pod now, although pods that leave are still there."""
         return self._now[node].fits(ask)
 
     def make_ready(self, ask: PodRequirements, spot: Spot) -> Spot:
-        """The same place, ready if its room is free now after all."""
+        """The same spot, marked as ready if its room is free now after all."""
         if spot.ready or not self._now[spot.node].fits(ask):
             return spot
         room = self._now[spot.node]
@@ -248,20 +248,20 @@ class Board:
             self.moves += 1
 
     def undo_all(self) -> None:
-        """Undo everything that is not there from the start."""
+        """Undo everything that was not there from the start."""
         self.roll_back((0, {}))
 
     @property
     def changes(self) -> int:
-        """How many changes stand that could be undone."""
+        """The number of changes that could be undone."""
         return len(self._undo)
 
     def known_short(self, ask: PodRequirements, count: int) -> bool:
-        """Whether so many such pods are known not to fit, since room last became free."""
+        """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
         return count >= self._too_many.get(ask, count + 1)
 
     def remember_short(self, ask: PodRequirements, count: int) -> None:
-        """Note that so many such pods do not fit."""
+        """Remember that `count` such pods do not fit."""
         self._too_many[ask] = min(count, self._too_many.get(ask, count))
 
 

@@ -1,9 +1,10 @@
-"""The brakes on reclaim: for no team do more pods of others go within a minute than may, nor for all together.
+"""The brakes on reclaim: limits on how many pods of others go within a minute, for one team and for all teams (138).
 
-What would pass a brake is not done, and all others go on (138). So growth comes in slices, and so do many small jobs.
-A minimum is taken as a whole: one for which too many would have to go waits until somebody raises the limit. A limit
-that nobody has set keeps no team from its guarantee: it lets one of its takers pass in a minute, whatever that takes.
-Of those who could pass and have waited for longer than a minute, the limit for all is kept for the first.
+A step that would pass a limit is not taken, and the next taker is served. So growth comes in slices, and so do many
+small jobs. A minimum is taken as a whole: if it needs more than a limit allows, it waits until an administrator raises
+the limit. A limit that nobody has set keeps no team from its guarantee: one taker of each team within its guarantee
+passes in a minute, whatever it takes. The limit for all is kept for the first taker that could pass it and has waited
+for more than a minute.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from elastic_operator.plan.facts.text import pods
 
 @dataclass(frozen=True, slots=True)
 class Braked:
-    """What a taker was not given: `wanted` more pods of others would have gone for it.
+    """What a brake kept a taker from: `wanted` more pods of others would have gone for it.
 
-    `limit` is how many the brake lets go within a minute, `left` how many of these were left.
+    The brake lets `limit` pods go within a minute, of which `left` were left.
     """
 
     brake: Brake
@@ -30,7 +31,7 @@ class Braked:
     limit: int
     left: int
     waits_for_a_person: bool = False
-    """Whether time alone changes nothing."""
+    """Whether waiting changes nothing, as the limit itself is too low."""
 
     @property
     def text(self) -> str:
@@ -43,14 +44,14 @@ class Braked:
 
 
 def taker_of(entry: JobEntry) -> Taker:
-    """Who it is to the brakes. Namespaces without a policy are one team, as to all other teams (111)."""
+    """The team and uid under which the brakes count it. Namespaces without a policy are one team (111)."""
     return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.taker)
 
 
 class Tally:
-    """The pods of others (uids) that were told to go in the last minute or go by this pass, each counted once.
+    """Counts the pods of others (uids) that go: those deleted within the last minute, and those that this pass takes.
 
-    One of both counts for whoever gets its room now.
+    A pod that is both counts once, for the taker that gets its room now.
     """
 
     def __init__(self, gone: Mapping[str, Taker]) -> None:
@@ -63,7 +64,7 @@ class Tally:
             self._count(taker, +1)
 
     def put(self, uid: str, taker: Taker | None) -> None:
-        """That pod goes by this pass, for that taker; or it does not, after all."""
+        """Count the pod as going for that taker, or for nobody (None)."""
         before = self.going.get(uid)
         if before == taker:
             return
@@ -75,11 +76,11 @@ class Tally:
         self._count(taker or self._gone.get(uid), +1)
 
     def of_team(self, team: str) -> int:
-        """How many go for that team."""
+        """The number of pods that go for that team."""
         return self._of_team[team]
 
     def of(self, taker: Taker) -> int:
-        """How many go for that taker."""
+        """The number of pods that go for that taker."""
         return self._of_taker[taker]
 
     def _count(self, taker: Taker | None, sign: int) -> None:
@@ -90,10 +91,9 @@ class Tally:
 
 
 def braked(brakes: Brakes, taker: JobEntry, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
-    """Which brake keeps a taker from a step for which so many pods are `wanted`; None if none does.
+    """The brake that forbids a taker its step, for which `wanted` pods would go; None if none does.
 
-    These are in the tally. A pod that was told to go in the last minute and is still decided on counts once. One that
-    `waits` for another of its team to be served takes nothing more.
+    The tally includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to take.
     """
     who = taker_of(taker)
     entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED

@@ -1,6 +1,6 @@
-"""How many pods of a shape the nodes hold: as they are, by GPUs alone, and if other jobs' pods were not there.
+"""How many pods of a shape the nodes hold: as they are, by GPUs alone, and without other jobs' pods.
 
-Counted once per shape on the final board; what `explain` makes its sentences of.
+Counted once per shape on the final board; `explain` makes its sentences from these numbers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Resources
 
 UNBOUNDED = 1 << 30
-"""More pods than any cluster holds: what a shape that asks for nothing of a kind is limited to."""
+"""More pods than any cluster holds: the number for a shape that asks for nothing of a kind."""
 
 Held = dict[int, dict[str, int]]
-"""What is held of each resource, by node."""
+"""By node, the amount of each resource that is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Numbers about the nodes that pods of one shape may go to (`ask.hosts`), and about those closed to them now.
+    """Numbers about the nodes that suit pods of one shape (`ask.hosts`), and about suitable nodes that are closed now.
 
     `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that are short on
-    nodes whose GPUs would do; `largest` the most of each resource on any one node, `closed` the suitable nodes that
-    take no new pods, `misfits` why others are unsuitable, with counts.
+    nodes with enough GPUs. `largest` is the most of each resource on any one node. `closed` are the suitable nodes that
+    take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
     """
 
     ask: PodRequirements
@@ -43,7 +43,7 @@ class Supply:
 
 
 class Supplies:
-    """Supplies by shape, each counted when first asked for."""
+    """Supplies by shape, each counted when it is first asked for."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -52,27 +52,27 @@ class Supplies:
         self._times_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
     def of(self, ask: PodRequirements) -> Supply:
-        """What there is for pods of that shape."""
+        """The supply for pods of that shape."""
         if ask not in self._known:
             self._known[ask] = self._count(ask)
         return self._known[ask]
 
     def without_others(self, entry: JobEntry, ask: PodRequirements) -> int:
-        """How many more such pods of the job would fit if no other job had any."""
+        """The number of such pods that would fit beside those of the job if no other job had any."""
         return self._without(None, entry, ask)
 
     def on_empty_nodes(self, ask: PodRequirements) -> int:
-        """How many such pods would fit if nothing ran on the nodes that are open to them."""
+        """The number of such pods that would fit if the nodes open to them were empty."""
         return sum(self._times(ask, self._state.board.nodes[node].allocatable) for node in ask.hosts)
 
     def without_others_of_team(self, entry: JobEntry, ask: PodRequirements) -> int:
-        """How many more such pods of the job would fit if no other job of its team had any."""
+        """The number of such pods that would fit beside those of the job if no other job of its team had any."""
         return self._without(entry.team, entry, ask)
 
     def _without(self, team: str | None, entry: JobEntry, ask: PodRequirements) -> int:
-        """How many more would fit if only `claim` of all jobs, or of all of that team, had any.
+        """The number of such pods that would fit if, of all jobs or of all of that team, only this entry had any.
 
-        Counted once for a job that has none, and anew for each job on the nodes where it has some.
+        Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
         alone = self._times_alone.get((team, ask))
         if alone is None:
@@ -104,7 +104,7 @@ class Supplies:
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
-        """What is free on the node if jobs, or those of that team, held nothing there but `own`."""
+        """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
         if team not in self._held:
             held_by = _held_by_jobs(self._state) if team is None else _held_by_all(self._state.by_team[team])
             self._held[team] = held_by

@@ -1,7 +1,7 @@
 """Why a job is not bigger, or does not run: the reason and the sentence that users read.
 
-A sentence says what is wanted, what there is, what limits it, and what to do. Nothing in it changes with the clock
-alone. Read from the final board; decides nothing.
+A sentence says what is wanted, what there is, what limits it, and what to do. It does not change with the clock alone.
+It is made from the final board, and decides nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.text import pods
 
 _SHOWN = 3
-"""So many names are spelled out; the rest is counted."""
+"""This many names are spelled out; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The reason, the sentence, and when the answer may differ with nothing else changed."""
+    """The reason, the sentence, and when the answer may change without any other change."""
 
     limit: Limit
     message: str
@@ -59,7 +59,7 @@ _GROWS_LESS = (
 
 
 class Explainer:
-    """Answers for all jobs of one pass; what the answers share is counted once."""
+    """Answers for all jobs of one pass; numbers that several answers share are counted once."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state

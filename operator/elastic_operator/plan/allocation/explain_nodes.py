@@ -1,4 +1,4 @@
-"""What is said of a job that waits for new nodes, or will ask for them: the sentences that users read."""
+"""The sentences that users read about a job that waits for new nodes or will ask for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.times import at
 
 
 def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
-    """For a job that asks for nodes, or would if it were not in others' way."""
+    """For a job that asks for nodes, or whose requests are held back since its pods would take room held for others."""
     if asks(entry):
         until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
         return (
@@ -23,7 +23,9 @@ def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
 
 
 def with_time_of_asking(entry: JobEntry, message: str, now: float) -> tuple[str, float | None]:
-    """The sentence on what lacks, and from when on new nodes are asked for, if that is to come; and that time."""
+    """The sentence about what is missing, with the time from which new nodes are asked for, if that is to come; and the
+    time.
+    """
     after = entry.job.nodes_from
     if entry.served or after is None or after <= now:
         return message, None

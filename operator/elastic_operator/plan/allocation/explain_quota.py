@@ -1,6 +1,6 @@
-"""Why a team's quota, or what other teams are entitled to, keeps a job from being bigger: reason and sentence.
+"""Why a team's quota, or the right of other teams, keeps a job from being bigger: the reason and the sentence.
 
-Each sentence has what is wanted, what may be used and is used, and one thing to do.
+Each sentence says what is wanted, what may be used and is used, and one thing to do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
 
 
 def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -> Said | None:
-    """A limit of its team, or of a team above it, or its own word that it stays within the guarantee."""
+    """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
+    not pass.
+    """
     account, need = entry.account, entry.gpus_missing(size)
     if account is None:
         return None
@@ -79,9 +81,9 @@ def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
 
 
 def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
-    """Nothing but the pods of other teams is in the way of that size.
+    """Only pods of other teams stand in the way of that size.
 
-    Named is whose fair share it would pass: of those on the way, the first that other teams judge by.
+    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
     """
     account = entry.account
     if account is None:
@@ -96,7 +98,7 @@ def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
 
 
 def _used(account: Account) -> str:
-    """What the team uses. For all namespaces without a policy together, also what plain pods use of it."""
+    """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
 
@@ -107,7 +109,7 @@ def no_policy(entry: JobEntry) -> str:
 
 
 def policy(account: Account) -> str:
-    """How the team is called in a sentence."""
+    """The team's name in a sentence."""
     if account.team.has_policy:
         return f"policy '{account.team.name}'"
     if account.team.name == DEFAULT_POLICY:

@@ -1,7 +1,7 @@
-"""Fair share: how many GPUs of one flavor each of several siblings should have, in whole GPUs.
+"""Fair share: how many GPUs of one flavor each of several siblings should have, in whole GPUs (31).
 
 The division is that of KAI-Scheduler's proportion plugin without its use of history, so its published cases hold:
-guarantees first, then what is left by priority tier and weight in rounds, then what rounding left over, one by one.
+guarantees first, then the rest by priority tier and weight in rounds, then the GPUs that rounding left, one by one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who wants GPUs: `requested` is all it would use, `limit` the most it may have (None = no limit).
+    """A team that wants GPUs: `requested` is all it would use, `limit` the most it may have (None = no limit).
 
-    `kept_back` of what it is guaranteed and does not request stays out of the division. Ties go to the older
+    `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties go to the older
     (`created`), then to the lower `name`. All amounts are GPUs.
     """
 
@@ -31,14 +31,14 @@ class Claimant:
 
     @property
     def wanted(self) -> int:
-        """What it requests, as far as its limit goes."""
+        """What it requests, up to its limit."""
         return max(0, self.requested if self.limit is None else min(self.requested, self.limit))
 
 
 def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], int]:
-    """The share of each by name, and what nobody gets.
+    """The share of each claimant by name, and the GPUs that nobody gets.
 
-    Guarantees are honoured as written even when their sum is above `total`: then whoever comes first has them.
+    Guarantees are honoured as written, even when their sum is above `total`: then the first to use them has them.
     """
     shares = {c.name: min(max(0, c.guaranteed), c.wanted) for c in claimants}
     left = max(0, total - sum(shares.values()) - sum(max(0, c.kept_back) for c in claimants))
@@ -59,7 +59,9 @@ def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
 def _divide_by_weight(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: dict[str, Fraction]
 ) -> int:
-    """Rounds of offers by weight; returns what is left. A fraction of a GPU that rounding kept is remembered."""
+    """Offer by weight, in rounds; returns what is left. Remembers the fraction of a GPU that rounding kept from a
+    claimant.
+    """
     again = True
     while amount and again:
         again = False
@@ -82,7 +84,7 @@ def _divide_by_weight(
 def _hand_out_rest(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: Mapping[str, Fraction]
 ) -> int:
-    """One GPU each to the largest fractions; returns what is left."""
+    """Give one GPU each to the largest fractions; returns what is left."""
     hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.wanted]
     for c in sorted(hungry, key=lambda c: (-fractions[c.name], c.created, c.name))[:amount]:
         shares[c.name] += 1

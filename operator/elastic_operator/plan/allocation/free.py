@@ -1,4 +1,4 @@
-"""What a pod asks of a node, and what is free on one."""
+"""What a pod asks of a node, and what is free on a node."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Resources
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequirements:
-    """A pod shape as the board reads it; equal shapes share one. `hosts` are the open nodes it may go to, by number.
+    """A pod's shape as the board reads it; equal shapes share one object. `hosts` are the open nodes that suit it, by
+    number.
 
-    `scarce` is the one of its needs that nodes lack most often: GPUs, if it asks for any.
+    `scarce` is the need that nodes lack most often: GPUs, if it asks for any.
     """
 
     shape: PodShape
@@ -26,7 +27,7 @@ class PodRequirements:
 
 
 class FreeResources:
-    """What is free on one node in one of the two tenses. Negative where others over-committed it."""
+    """What is free on one node, now or soon. Negative where pods of others over-committed it."""
 
     __slots__ = ("free", "ports")
 
@@ -43,13 +44,13 @@ class FreeResources:
         return not (ask.ports and self.ports and collide(ask.ports, self.ports))
 
     def hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
-        """Count a load."""
+        """Count a load as used."""
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
         self.ports.extend(ports)
 
     def give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
-        """Count a load as gone."""
+        """Count a load as free again."""
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) + amount
         for port in ports:
@@ -62,7 +63,7 @@ class FreeResources:
         after: Iterable[Resources],
         ports_after: Iterable[HostPort],
     ) -> None:
-        """Count other loads instead of those before."""
+        """Count the loads `after` instead of those `before`."""
         for load in before:
             self.give(load, ())
         for load in after:
@@ -73,7 +74,7 @@ class FreeResources:
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:
-    """The sum of the loads. Most are one and the same object, so these are counted and multiplied."""
+    """The sum of the loads. Most of them are the same object, so equal objects are counted and multiplied."""
     alike: dict[int, tuple[Resources, int]] = {}
     for load in loads:
         alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
@@ -85,7 +86,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
 
 
 def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """What these loads leave of it; negative where they are too much."""
+    """What is left of `allocatable` beside these loads; negative where they are too much."""
     free = dict(allocatable)
     for load in used:
         for name, amount in load.items():

@@ -1,7 +1,7 @@
-"""Gangs of foreign pods: all that wait get their places in one pass, or none does (144).
+"""Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
-A part of a Job that trains on all of its pods does nothing, so nobody makes way for a part. Places that are promised
-already stay: who made way for them is gone or on its way.
+A part of a Job that trains on all of its pods does nothing, so no pod goes for a part. Places that are promised already
+stay: the pods that made room for them are gone or leaving.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, 
 from elastic_operator.plan.allocation.state import AllocationState
 
 MOST_PODS = 256
-"""For gangs of so many pods together places are looked for in one serving of a pass, and at least for one gang.
+"""A pass looks for places for gangs of this many pods together, and for one gang at least.
 
-A gang that gets nothing costs a plan for nearly all of its pods. Those that were not tried are in the next pass.
+A gang that gets nothing costs a plan for nearly all of its pods. Gangs that were not tried are tried in the next pass.
 """
 
 
 def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
-    """Give each of these its place, or leave all as they were.
+    """Give each of these pods a place, or leave everything as it was.
 
-    What is hopeless with a part of the gang seated may not be so without, so only a copy of `hopeless` is written to.
+    A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
     """
     name = gang[0].gang
     too_many = state.tried_gangs and state.tried_pods + len(gang) > MOST_PODS
@@ -53,7 +53,7 @@ def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
-    """The gangs of which some pods that nothing is promised to have a place, and others do not."""
+    """The gangs of which some pods have a place, and others do not, not counting places that are promised already."""
     return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
 
 

@@ -1,6 +1,6 @@
-"""Brings jobs to allowed sizes and grows them: within a team, the job that has least beyond its minimum goes first.
+"""Brings jobs to allowed sizes and grows them. Within a team, the job with the least beyond its minimum grows first.
 
-Growth takes free room, and from other teams what its team is entitled to; never from its own team.
+Growth takes free room, and GPUs of other teams that its team is entitled to. It takes nothing from its own team.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 
 TooMany = dict[tuple[Account, PodRequirements, bool], int]
-"""So many pods of a shape could not be placed for a team even by displacing."""
+"""The number of pods of a shape that could not be placed for a team, even at others' cost."""
 
 
 _ENOUGH_LOSSES = 2
+"""An entry that lost pods to other teams this often in a pass borrows nothing more in it (34)."""
 
 
 class Growth(Enum):
-    """What came of a try to grow."""
+    """The outcome of a try to grow."""
 
     DONE = "done"
     LATER = "later"
@@ -41,7 +42,7 @@ def settle_sizes(state: AllocationState) -> None:
 
 
 def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
-    """Take the next allowed size if the job may and all its pods fit."""
+    """Give the job its next allowed size, if it may have it and all its new pods fit."""
     size = entry.next_size
     if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
         return Growth.NEVER
@@ -63,12 +64,12 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
 
 
 def may_borrow_again(entry: JobEntry, right: Tier) -> bool:
-    """Not if what it had beyond its team's share was taken from it again and again in this very pass."""
+    """Whether it may borrow: not after it lost twice in this pass what it had beyond its team's share (34)."""
     return right is not Tier.BORROWED or entry.losses < _ENOUGH_LOSSES
 
 
 def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
-    """Into free room; pods of its own that were to go are kept first."""
+    """Grow into free room. Members that were to go are kept before new pods are seated."""
     if not entry.gives or entry.starts_anew:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
@@ -84,7 +85,7 @@ def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
 
 
 def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too_many: TooMany) -> bool:
-    """By taking from other teams, if its own is entitled to."""
+    """Grow at the cost of other teams, if its team is entitled to that (33)."""
     account = entry.account
     assert account is not None, "asked by `grow` for those with an account"
     master, workers = entry.missing(size)

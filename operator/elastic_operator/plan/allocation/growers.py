@@ -1,6 +1,7 @@
-"""Jobs that may grow, by team and by what they ask for next: where one of a group finds no room, none of it does.
+"""Jobs that may grow, by team and by what they ask for next.
 
-So a pass over a full cluster tries one job of each group, not all of them.
+The jobs of one group ask for the same. If one of them finds no room, none does, so a pass over a full cluster tries one
+job of each group (38).
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ Groups = dict[Hashable, list[Entry]]
 
 
 def turn(entry: JobEntry) -> Turn:
-    """Between two sizes first, then least beyond the minimum; ties do not depend on who runs already."""
+    """The order of growth: jobs between two sizes, then the least beyond the minimum. Ties do not depend on who runs
+    already.
+    """
     job = entry.job
     return entry.size in job.sizes, entry.size - entry.minimum, -job.priority, job.created, job.uid
 
 
 def next_ask(entry: JobEntry, now: float) -> Hashable:
-    """What its next size asks for; alike for jobs that all may grow, or none. One that must wait stands for itself."""
+    """A key for what its next size asks for; jobs with the same key can all grow, or none can. A job that must wait is
+    alone.
+    """
     job = entry.job
     if entry.gives or entry.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
         return job.uid
@@ -31,20 +36,20 @@ def next_ask(entry: JobEntry, now: float) -> Hashable:
 
 
 class Growers:
-    """The jobs that may grow, each in its group, in the order in which they do."""
+    """The jobs that may grow, in their groups, in the order in which they grow."""
 
     def __init__(self) -> None:
         self._groups: dict[Account | None, Groups] = {}
         self._places: dict[JobEntry, tuple[Hashable, Turn]] = {}
 
     def add(self, entry: JobEntry, now: float) -> None:
-        """Put one in."""
+        """Put a job in."""
         key, place = next_ask(entry, now), turn(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=_place)
 
     def discard(self, entry: JobEntry) -> None:
-        """Take one out, if it is in."""
+        """Take a job out, if it is in."""
         if entry not in self._places:
             return
         key, place = self._places.pop(entry)
@@ -55,16 +60,18 @@ class Growers:
             del groups[key]
 
     def accounts(self) -> Iterable[Account | None]:
-        """Those with any."""
+        """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
     def queue(self, account: Account | None, touched: Set[JobEntry]) -> Queue:
-        """Those of one account, to be worked through."""
+        """The jobs of one account, to be worked through."""
         return Queue(self._groups.get(account, {}), touched)
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. Those that a pass has `touched` stand for themselves."""
+    """The jobs of one account in their order, while they grow. A job that the pass has `touched` is a group
+    of its own.
+    """
 
     def __init__(self, groups: Groups, touched: Set[JobEntry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
@@ -75,7 +82,7 @@ class Queue:
             self._advance(key)
 
     def add(self, entry: JobEntry) -> None:
-        """A job that was touched; once more if it is in it already."""
+        """Add a job that was touched, again if it is in already."""
         self._again.add(entry)
         if may_grow(entry):
             key = "touched", entry.job.uid
@@ -95,12 +102,12 @@ class Queue:
         return None
 
     def grew(self, key: Hashable, entry: JobEntry) -> None:
-        """The first of the group has grown; it may go on."""
+        """The first job of the group has grown; it may grow again."""
         self._advance(key)
         self.add(entry)
 
     def give_up(self, key: Hashable) -> None:
-        """Nobody of the group gets anything."""
+        """Drop the group: no job of it can grow."""
         del self._heads[key], self._groups[key]
 
     def _advance(self, key: Hashable) -> None:
@@ -112,7 +119,7 @@ class Queue:
 
 
 def may_grow(entry: JobEntry) -> bool:
-    """Whether it has its minimum, and larger sizes are left."""
+    """Whether it has its minimum and could reach a larger size."""
     return entry.served and bool(entry.sizes) and entry.next_size is not None
 
 

@@ -1,8 +1,8 @@
 """Gives one job its minimum: all of it or nothing.
 
-First from free room, as far as its team's limits allow; then by displacing others: what costs less than a running job,
-then whole jobs. A job whose pods wait for new nodes already only takes what is free. A job that has waited too long
-holds what part of its minimum there is room for.
+First it takes free room, within its team's limits. Then it displaces others: what costs less than a running job first,
+then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long holds
+room for a part of its minimum (37).
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import PendingPod
 
 MOST_NEW_PLACES = 32
-"""For so many foreign pods new ways are made in one pass: thousands could wait, and nobody else be served meanwhile.
+"""A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
 
-A gang is served as a whole where it is served at all. The next pass goes on. It follows at once, since each pod that is
-planned for is nominated, and that is news.
+A gang is served as a whole or not at all. The next pass goes on with the others. It follows at once, since each pod
+that got a place is nominated, and that wakes the loop.
 """
 Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
-"""For pods of these shapes, of jobs of one team and priority: so many workers could not be placed even by displacing.
+"""By shapes, team and priority: the number of workers that could not be placed, even at others' cost.
 
-That is true for whoever comes later. Foreign pods are told apart by whom kube-scheduler would evict for them by itself.
+Later takers of the same kind cannot be placed either. Pending pods are kept apart by what kube-scheduler would evict
+for them by itself.
 """
 
 
@@ -44,7 +45,7 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
 
 
 def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
-    """Nodes that it asks for itself, or jobs of lower priority do, are not in its way."""
+    """Give the job its minimum. Nodes asked for by itself or by jobs of lower priority do not stand in its way (49)."""
     if entry.asked is None and not is_kept_for_asked(entry, entry.gpus_missing(entry.minimum)):
         return _complete(state, entry, hopeless)
     mark = state.mark()
@@ -56,7 +57,10 @@ def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeles
 
 
 def _come_back(state: AllocationState, entry: JobEntry) -> None:
-    """A displaced job keeps what of its minimum still has its room, if it may have all of it and keeps its master."""
+    """Let a displaced job keep those members of its minimum that still have their room.
+
+    It must be allowed all of its minimum, and it must keep its master.
+    """
     if not _may_use(state, entry, entry.gpus_missing(entry.minimum)):
         return
     for member in list(state.released(entry)):
@@ -98,7 +102,9 @@ def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bo
 
 
 def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) -> bool:
-    """Have others go for what its minimum lacks: rather parts of jobs than whole ones that run."""
+    """Make room for the rest of its minimum at others' cost: parts of jobs and stuck jobs first, then whole running
+    jobs.
+    """
     need = entry.gpus_missing(entry.minimum)
     for most in (Cost.STUCK_JOB, Cost.JOB):
         victims = Victims(state, entry, need, most=most)
@@ -108,7 +114,7 @@ def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) 
 
 
 def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: PendingPod) -> bool:
-    """Have others go for a foreign pod on the node that is reserved for it."""
+    """Make room for a pending pod on the node that is reserved for it (45)."""
     node = state.board.number.get(request.reserved)
     return node is not None and _displace_any(state, entry, only=node)
 
@@ -118,27 +124,29 @@ def _stays_within_guarantee(entry: JobEntry, need: int) -> bool:
 
 
 def _may_use(state: AllocationState, entry: JobEntry, need: int) -> bool:
-    """Whether its team may use so many more GPUs; the scheduler does not ask that of foreign pods."""
+    """Whether its team may use `need` more GPUs. kube-scheduler does not ask that for pods of others, nor do we."""
     if entry.account is None or entry.request:
         return True
     return entry.account.over(need) is None and state.accounts.may_borrow(entry.account, need)
 
 
 def _orders(entry: JobEntry) -> list[list[str]]:
-    """The missing pods in the orders worth trying: a master of another shape may take the place the workers need."""
+    """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
     master, workers = entry.missing(entry.minimum)
     roles = [MASTER] * master + [WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
 def starves(state: AllocationState, entry: JobEntry) -> bool:
-    """Whether it waited so long for its minimum that what becomes free is held for it."""
+    """Whether it has waited so long for its minimum that what becomes free is held for it (37)."""
     since = entry.job.waiting_since
     return bool(since) and not entry.request and state.now >= since + state.snapshot.starvation_seconds
 
 
 def reserve(state: AllocationState, entry: JobEntry) -> None:
-    """Hold what part of its minimum there is room for, if all of it could have room and right one day."""
+    """Hold room for a part of its minimum, provided that all of it would fit on empty nodes and under the
+    limits (37).
+    """
     need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
     supplies, account = Supplies(state), entry.account
     if entry.asked is not None or not _stays_within_guarantee(entry, need):

@@ -1,12 +1,11 @@
-"""Autoscaled pools: which jobs ask for new nodes, by pods that no node is chosen for and that wait for the scheduler.
+"""Autoscaled pools: which jobs ask for new nodes, by pods without a node that wait for kube-scheduler (49).
 
-A job asks for what its minimum lacks, once it has had its turn in vain and nothing but room is in its way. What is
-asked for holds no room and makes nobody lose a pod; under its team's limit it counts, so that the nodes are of use when
-they come. Once room is found for the minimum, on a new node or an old one, the job counts as having it, and the
-scheduler brings the pods there.
+A job asks for what its minimum lacks, once it was tried and only room was missing. Such pods hold no room, and no pod
+goes for them. They count under their team's limit, so that the team may use the nodes when they come. Once there is
+room for the minimum, on a new node or an old one, the job counts as having it, and the scheduler binds the pods there.
 
-Such pods would take whatever room appears. So where room is made for others that they would fit into, they are
-withdrawn, or not made, until those have come.
+The scheduler would bind such pods to any room that appears. So while room is made for others that they would fit into,
+they are withdrawn or not created.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
 
 Promised = dict[int, list[tuple[PodRequirements, bool]]]
-"""By node: what pods to come there ask for, and whether their places have to be held for a while."""
+"""By node: the requirements of pods to come there, and whether their places must be held for a while."""
 
 
 def step_aside(state: AllocationState, entry: JobEntry) -> None:
-    """Before the job is served: what it asks for is left out, and what jobs of lower priority ask for in its way."""
+    """Before the job is served, drop its own node requests, and those of lower-priority jobs that block it
+    by a limit.
+    """
     _set_asked(state, entry, None)
     account, need = entry.account, entry.gpus_missing(entry.minimum)
     if account is None or not is_kept_for_asked(entry, need):
@@ -35,13 +36,13 @@ def step_aside(state: AllocationState, entry: JobEntry) -> None:
 
 
 def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
-    """Whether its team could use so many more GPUs if it had not asked for nodes for others."""
+    """Whether its team could use `need` more GPUs, were it not for nodes that other jobs have asked for."""
     account = entry.account
     return account is not None and account.over(need) is None and account.over_with_asked(need) is not None
 
 
 def ask_for_nodes(state: AllocationState, entry: JobEntry) -> None:
-    """Have the job ask for nodes if it is not served and may, and not otherwise."""
+    """Have the job ask for nodes if it is not served and may ask; else drop its request."""
     _set_asked(state, entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
 
 
@@ -65,7 +66,7 @@ def _is_within_quota(state: AllocationState, entry: JobEntry) -> bool:
 
 
 def _fits_anywhere(state: AllocationState, entry: JobEntry) -> bool:
-    """Whether any of the missing pods would be put on a node there is, where GPUs are kept for their owners."""
+    """Whether any of the missing pods fits on an existing node, where GPUs are kept for their owners."""
     return any(state.board.fits(ask, node) for ask, _ in _missing(entry) for node in ask.hosts)
 
 
@@ -93,7 +94,9 @@ def _count_asked(entry: JobEntry, gpus: int | None) -> None:
 
 
 def settle_asking(state: AllocationState) -> None:
-    """At the end of a pass: the weakest do not ask where limits were used meanwhile; who is in the way waits."""
+    """Drop node requests that no longer fit the quota, lowest rank first; hold back those whose pods would take held
+    room.
+    """
     asking = [entry for entry in state.touched if entry.asked is not None]
     promised = _promised(state) if asking else {}
     for entry in sorted(asking, key=lambda entry: -entry.rank):
@@ -105,7 +108,7 @@ def settle_asking(state: AllocationState) -> None:
 
 
 def _would_rob(state: AllocationState, entry: JobEntry, promised: Promised) -> bool:
-    """Whether its pods would fit where room is held for others; those that wait already did not take what is free."""
+    """Whether its new pods would fit into room that is held for others. Pods that wait already left that room alone."""
     for node, places in promised.items():
         loads = [(ask.shape.requests, ask.ports) for ask, lasts in places if lasts or not entry.job.waiting]
         if loads and any(state.board.fits_without(ask, node, loads) for ask, _ in _missing(entry)):
@@ -131,12 +134,12 @@ def _promised(state: AllocationState) -> Promised:
 
 
 def asks(entry: JobEntry) -> bool:
-    """Whether pods of it ask for nodes now."""
+    """Whether its pods ask for nodes now."""
     return entry.asked is not None and not entry.withheld
 
 
 def go_on_waiting(entry: JobEntry) -> tuple[Member, ...]:
-    """The waiting pods that stay: as many as are asked for, or as there is room for now."""
+    """The waiting pods that stay: the number that is asked for, or for which there is room now."""
     if not entry.job.waiting:
         return ()
     if asks(entry):
@@ -150,7 +153,7 @@ def go_on_waiting(entry: JobEntry) -> tuple[Member, ...]:
 
 
 def new_roles(entry: JobEntry) -> list[str]:
-    """The roles of the pods to be made without a node, the master first."""
+    """The roles of the pods to create without a node, the master first."""
     if not asks(entry):
         return []
     master, workers = entry.missing(entry.minimum)
@@ -159,7 +162,7 @@ def new_roles(entry: JobEntry) -> list[str]:
 
 
 def seats_without_pods(entry: JobEntry) -> list[Seat]:
-    """The seats for which pods are to be made: the scheduler brings those that wait to the others."""
+    """The seats for which pods are to be created. The scheduler binds waiting pods to the other seats."""
     there = [] if asks(entry) else [pod.role for pod in go_on_waiting(entry)]
     left = []
     for seat in entry.seats:

@@ -1,6 +1,4 @@
-"""Who sits at the table: the claims in the order in which jobs are served, by team and by account, and what is known of
-each before anything is decided.
-"""
+"""The entries of all jobs and pending pods, in the order in which they are served, by team and by account."""
 
 from __future__ import annotations
 
@@ -17,10 +15,11 @@ Order = tuple[int, bool, float, str]
 
 
 class Roster:
-    """Claims, kept up with what the snapshot says of their jobs.
+    """The entries, kept up to date with the snapshot's jobs.
 
-    `unserved` wait for their minimum, `growers` may get more, `odd` need a look before anything is decided (members
-    to let go, or not bound yet), `partial` have a size that is not allowed. `gangs` are the foreign pods of each gang.
+    `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
+    have members to release, or members without a node. `partial` have a size that is not allowed. `gangs` are the
+    pending pods of each gang.
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
@@ -40,7 +39,9 @@ class Roster:
     def renew(
         self, snapshot: Snapshot, *, leave: Callable[[JobEntry], None], join: Callable[[Iterable[JobEntry]], None]
     ) -> None:
-        """Drop the claims of jobs that changed (`leave` is told of each) and add those they have now (`join`)."""
+        """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
+        entries (`join`).
+        """
         requests = {request.uid: request for request in snapshot.requests if not request.unplannable}
         jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | requests
         known = self._by_uid
@@ -59,7 +60,7 @@ class Roster:
             entry.rank = rank
 
     def of(self, uid: str) -> JobEntry:
-        """The claim of a job."""
+        """The entry of a job."""
         return self._by_uid[uid]
 
     def _entry(self, one: JobDemand | PendingPod) -> JobEntry:
@@ -115,7 +116,7 @@ def over_per_job_limit(entry: JobEntry, size: int) -> bool:
 
 
 def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
-    """The sizes that a job may have at all, or has already."""
+    """The sizes that a job may have, and those up to the size that it has already."""
     job, has = entry.job, len(entry.job.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
     if job.max_new_size is None and limit is None and not job.flavor_problem:
@@ -125,7 +126,7 @@ def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
 
 
 def _is_odd(entry: JobEntry) -> bool:
-    """Whether members must go whatever the others do, or are not bound yet, or a place is promised to it."""
+    """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
     job = entry.job
     if entry.request is not None:
         return entry.request.promised
@@ -134,7 +135,9 @@ def _is_odd(entry: JobEntry) -> bool:
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
-    """Priority, whether it has its minimum, age, uid. Where jobs take turns, whoever waits longest counts as oldest."""
+    """Priority, whether it has its minimum, age, uid. Where jobs take turns, the job that waits longest counts as the
+    oldest.
+    """
     at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
     holds = job.holds_place or at_minimum
     age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
@@ -142,7 +145,7 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
 
 
 def _as_job(request: PendingPod) -> JobDemand:
-    """A foreign pod that waits, as a job of one pod."""
+    """A pending pod of others as a job of one pod."""
     return JobDemand(
         uid=request.uid,
         namespace=request.namespace,

@@ -1,8 +1,7 @@
-"""The order in which everybody is served: by right, then by standing, then by the order inside each team.
+"""The order in which jobs are served: by right, then by standing, then by the order within each team (32).
 
-What teams are guaranteed goes first, then what is within their fair shares, then what nobody else uses. In each of
-these rounds minima come before growth, and the team that stands lowest relative to its fair share is served next, one
-job or one step at a time.
+Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
+The team that stands lowest relative to its fair share is served next, one job or one step at a time.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
 _MOST_REPETITIONS = 8
+"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
 
 
 def serve(state: AllocationState) -> None:
-    """Give everybody what is theirs.
+    """Serve all jobs and pending pods.
 
-    Rounds are repeated while they change anything: what one team borrowed in the last of them may be what makes it
-    stand so high that another is entitled to it.
+    The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
+    team to take it (32).
     """
     for _ in range(_MOST_REPETITIONS):
         before = state.board.changes
@@ -48,7 +48,7 @@ def serve(state: AllocationState) -> None:
 
 
 class Minima:
-    """Minima that are not served yet, each tried once per round."""
+    """The minima that are not served yet. Each is tried once per round."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -56,12 +56,13 @@ class Minima:
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
         self._in_vain: dict[Hashable, int] = {}
-        """Of those that are alike: after how many moves on the board one of them got nothing."""
+        """For entries that are alike: the board's `moves` when one of them was tried in vain."""
 
     def serve(self, tier: Tier) -> None:
-        """One round: first who runs or was told to start, and who goes before them in their teams, then the others.
+        """One round: first jobs that run or were started, and those that rank before them in their teams; then all
+        others.
 
-        Who is displaced meanwhile tries again.
+        An entry that is displaced in this round is tried again.
         """
         state, self._tried = self._state, set()
         state.options.clear()
@@ -76,7 +77,7 @@ class Minima:
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
     def _serve(self, entry: JobEntry, tier: Tier) -> None:
-        """Once in this round, whatever comes of it; who was displaced and goes before it in its team is next."""
+        """Serve the entry once in this round; before it, displaced entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
@@ -101,9 +102,10 @@ class Minima:
             self._in_vain[alike] = self._state.board.moves
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
-        """All pods of the gang that wait, by the right that their team has to all of them together.
+        """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
 
-        One that may be split is served pod by pod where that is no guarantee, or there is no room for all of it.
+        A gang that may be split is served pod by pod if the team is not guaranteed all of it, or if there is no room
+        for all.
         """
         state = self._state
         gang = sorted((entry for entry in state.roster.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
@@ -130,11 +132,11 @@ class Minima:
             self._in_vain[alike] = state.board.moves
 
     def _makes_do(self, entry: JobEntry) -> bool:
-        """Whether its minimum takes no more than it has."""
+        """Whether it can have its minimum with GPUs that it has already."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
     def _reserve(self, entry: JobEntry) -> None:
-        """The first of its team that waits holds what becomes free, once it has waited too long."""
+        """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
         key = (entry.team, entry.job.flavor)
         if key not in self._reserved:
             self._reserved.add(key)
@@ -143,7 +145,9 @@ class Minima:
 
 
 def _right(state: AllocationState, entry: JobEntry, need: int) -> Tier:
-    """By what right the team could use so many more GPUs, if its other jobs gave what they must for the claim."""
+    """The right by which the team could use `need` more GPUs, after its other jobs have given what they must for the
+    entry.
+    """
     if entry.account is None:
         return Tier.GUARANTEED
     right = entry.account.tier(need)
@@ -156,7 +160,10 @@ def _right(state: AllocationState, entry: JobEntry, need: int) -> Tier:
 
 
 def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
-    """Equal for those that are tried in the same way while nothing moves; None for who has anything of its own."""
+    """A key that is equal for entries that are tried in the same way while nothing moves (38).
+
+    None for an entry that has pods, a node or a time of its own.
+    """
     job, request = entry.job, entry.request
     if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.going_on:
         return None
@@ -173,7 +180,7 @@ def _waits(entry: JobEntry) -> bool:
 
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
-    """One round of growth; each job goes on for as long as it grows."""
+    """One round of growth; each job grows for as long as it can."""
     too_many: TooMany = {}
     queues = {
         account: state.roster.growers.queue(account, state.touched) for account in state.roster.growers.accounts()
@@ -184,7 +191,7 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
 
 
 def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
-    """One step of the first job that can take one; tells whether there was any."""
+    """One step of the first job that can take one. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
@@ -196,7 +203,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
 
 
 def _take_turns(state: AllocationState, entries: Iterable[JobEntry], serve_one: Callable[[JobEntry], None]) -> None:
-    """The team that stands lowest is served next, with its first job; while nothing moves, it stands lowest still."""
+    """Serve the team that stands lowest, its first job first. While nothing moves, the same team stands lowest."""
     queues: dict[Account | None, list[JobEntry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)

@@ -1,4 +1,4 @@
-"""Seats pods of a job in free room: all that are asked for, or none."""
+"""Seats pods of a job in free room: all of them, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None
 
 
 def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: int) -> bool:
-    """Seat a master (if asked for) and so many workers: all of them, or none and False."""
+    """Seat `workers` workers, and a master if asked for. Returns False, with nothing changed, unless all of
+    them fit.
+    """
     if not master:
         return _seat_alike(state, entry, [WORKER] * workers)
     if state.board.known_short(entry.master, 1):
@@ -27,7 +29,7 @@ def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: 
 
 
 def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequence[Spot]:
-    """Where the master may go: anywhere if workers need room too, as its best place may be the one they need."""
+    """The spots to try for the master: all of them if workers need room too, since they may need its best one."""
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:
@@ -46,7 +48,7 @@ def _seat_around(state: AllocationState, entry: JobEntry, spot: Spot, workers: i
 
 
 def _seat_alike(state: AllocationState, entry: JobEntry, roles: Sequence[str]) -> bool:
-    """As many pods of one shape, with a memory for what did not fit."""
+    """Seat pods of one shape, and remember the number that did not fit."""
     if not roles or state.board.known_short(entry.worker, len(roles)):
         return not roles
     mark = state.mark()

@@ -1,7 +1,8 @@
-"""The table at which a pass is decided: the board, the accounts, and the claims.
+"""The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
 
-Every change goes through `Table`, which keeps the three in step and can undo all of it; so one table serves pass after
-pass, each of which only costs what changed since the last. Who gets and who gives is decided in `minimum` and `grow`.
+Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
+pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide who gets
+what.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
 class AllocationState:
     """Board, accounts and roster of a snapshot.
 
-    `touched` are the claims that this pass changed, or tried to, `displaced` those that lost everything meanwhile, and
-    `given` and `ways` what `victims` and `ways` remember. `in_vain` are the uids of those who had a whole job go when
-    this pass was served before, and nothing in the end, and `split_gangs` the gangs that get nothing, as only a part of
-    each had places then. `new_places` is how many foreign pods got a place by having others go that had none before.
-    `serving` is the gang that is served now, and `tried_gangs` are those that were, with how many pods together in
-    `tried_pods`. `taken` are the pods (uids) that were taken: from whom, and who was the last to.
-    `braked` are those who get less than they would take, `going_on` the takers (uids) for whom pods were told to go in
-    the last minute.
+    `touched` are the entries that this pass has changed or tried to change, `displaced` those that lost all pods
+    meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
+    which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
+    the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
+    without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
+    are the gangs served so far, with `tried_pods` pods in all. `taken` maps each pod (uid) that was taken to its owner,
+    the pod, and the last taker. `braked` are the entries that a brake kept from taking; `going_on` are the uids of
+    takers for which pods were deleted within the last minute (138).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,7 +54,9 @@ class AllocationState:
         self._start(snapshot)
 
     def renewed(self, snapshot: Snapshot) -> AllocationState:
-        """A table of another snapshot: this one, as far as the cluster is built the same; else a new one."""
+        """Return the state for another snapshot: this one brought up to date, or a new one if teams or nodes have
+        changed.
+        """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
         self.board.undo_all()
@@ -64,7 +67,7 @@ class AllocationState:
         return self
 
     def _start(self, snapshot: Snapshot) -> None:
-        """From what the snapshot says, before anything is decided."""
+        """Bring everything to what the snapshot says, before anything is decided."""
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.options = set(), set(), {}, {}
         self.new_places, self.taken, self.braked = 0, {}, {}
@@ -88,23 +91,23 @@ class AllocationState:
 
     @property
     def entries(self) -> tuple[JobEntry, ...]:
-        """All claims, in the order in which jobs are served."""
+        """All entries, in the order in which jobs are served."""
         return self.roster.entries
 
     @property
     def by_account(self) -> dict[Account, list[JobEntry]]:
-        """The claims that are charged to each account."""
+        """The entries that are charged to each account."""
         return self.roster.by_account
 
     @property
     def by_team(self) -> dict[str, list[JobEntry]]:
-        """The claims of each team."""
+        """The entries of each team."""
         return self.roster.by_team
 
     # -- what the snapshot says ----------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[JobEntry]) -> None:
-        """Put the members of new claims on the board."""
+        """Put the members of new entries on the board."""
         loads: dict[int, list[Member]] = {}
         for entry in entries:
             for member in entry.kept:
@@ -134,7 +137,7 @@ class AllocationState:
             entry.account.wanted += sign * max(entry.largest_gpus, held)
 
     def _count_unplaced(self, entry: JobEntry) -> None:
-        """Count unbound, unpinned members where they would fit best, so that their room is not given away."""
+        """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
             spot = self.board.find(entry.ask(member.role), entry.near) if member.node is None else None
             if spot is not None:
@@ -147,7 +150,7 @@ class AllocationState:
         del entry.at[uid], self.residents[node][uid]
 
     def _trim(self, entry: JobEntry) -> None:
-        """Let go what a job must not have at all: everything, or what is beyond its largest size."""
+        """Release what a job must not keep: all members, or those beyond its largest size."""
         if not entry.job.wants:
             self.release_all(entry)
         elif entry.job.sizes:
@@ -156,9 +159,9 @@ class AllocationState:
         entry.staying = entry.kept
 
     def divide(self) -> None:
-        """Reckon the fair shares, from what there is and what everybody wants.
+        """Compute the fair shares from the capacity and what every team wants.
 
-        A node that takes no new pods counts with what is used on it, so what jobs keep there is counted as it stands.
+        Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
         self.accounts.begin_division()
         for node in self.board.closed:
@@ -168,8 +171,10 @@ class AllocationState:
         self.accounts.divide()
 
     def _hold_promised(self, entry: JobEntry) -> None:
-        """A pod that was nominated for a node has its place there: by somebody else, whatever room there is; by the
-        operator, once there is room or will be. Until then those who must go for it go.
+        """Seat a pending pod on the node that it is nominated for.
+
+        If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
+        is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
         """
         request = entry.request
         node = self.board.number.get(request.reserved or request.nominated) if request else None
@@ -179,7 +184,7 @@ class AllocationState:
         self.set_served(entry, True)
 
     def gpus_of(self, requests: Resources) -> int:
-        """GPUs among these requests."""
+        """The GPUs among these requests."""
         known = self._gpus_of.get(id(requests))
         if known is None:
             known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
@@ -187,25 +192,27 @@ class AllocationState:
         return known[1]
 
     def charge(self, entry: JobEntry, requests: Resources, sign: int) -> None:
-        """Count the GPUs of one pod of the job as used by its team (+1), or as not (-1)."""
+        """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
         if entry.account:
             entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible)
 
     def _charge_member(self, entry: JobEntry, member: Member, sign: int) -> None:
-        """A pod on a node that is gone holds nothing, for as long as it still has an object."""
+        """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
+        there (35).
+        """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, member.requests, sign)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_served(self, entry: JobEntry, served: bool) -> None:
-        """Note whether it has its minimum, or keeps what it has whatever that is."""
+        """Note whether the entry has its minimum or keeps what it has."""
         if entry.served is not served:
             self.board.on_undo(partial(setattr, entry, "served", entry.served))
             entry.served = served
 
     def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
-        """Note whether its seats are only held for it."""
+        """Note whether its seats are only held for it (37)."""
         if entry.reserves is not reserves:
             self._set_reserves(entry, reserves)
             self.board.on_undo(partial(self._set_reserves, entry, not reserves))
@@ -220,7 +227,7 @@ class AllocationState:
             account.held += gpus
 
     def release(self, entry: JobEntry, member: Member) -> None:
-        """Let a kept member go."""
+        """Give up a kept member."""
         before = entry.kept
         self._keep(entry, member, tuple([m for m in before if m.uid != member.uid]), -1)
         self.board.on_undo(partial(self._keep, entry, member, before, +1))
@@ -250,12 +257,14 @@ class AllocationState:
         self.touched.add(entry)
 
     def release_all(self, entry: JobEntry) -> None:
-        """Let all its members go."""
+        """Give up all its members."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 
     def displace(self, entry: JobEntry) -> None:
-        """Take all its members and seats for another job; it may come back with what room is left."""
+        """Take all its members and seats for another job. It may come back later in the pass with the room that is
+        left.
+        """
         self.board.on_undo(partial(setattr, entry, "displaced", entry.displaced))
         entry.displaced = True
         self.displaced.add(entry)
@@ -265,7 +274,7 @@ class AllocationState:
         self.release_all(entry)
 
     def shrink(self, entry: JobEntry, size: int) -> None:
-        """Let workers go until the job has that size, the highest indices first."""
+        """Release workers, the highest indices first, until the job has that size."""
         for seat in entry.seats[::-1]:
             if entry.size > size and seat.role != MASTER:
                 self.stand(entry, seat)
@@ -275,7 +284,7 @@ class AllocationState:
             self.release(entry, member)
 
     def note_taken(self, entry: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
-        """Remember who took what from whom."""
+        """Record that `taker` took these members of the entry."""
         if entry is taker:
             return
         self._note(entry, "losses", entry.losses + (entry.team != taker.team))
@@ -299,13 +308,15 @@ class AllocationState:
         self._count_taken(uid, goes=not self._keeps(taken[0], taken[1]))
 
     def _count_taken(self, uid: str, *, goes: bool) -> None:
-        """Count what is an eviction: jobs of a team make way for each other without."""
+        """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of
+        others (138).
+        """
         owner, _, taker = self.taken[uid]
         is_eviction = owner.team != taker.team or taker.request is not None
         self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
 
     def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
-        """The pods (uids) that go for somebody else, with whose they are and who gets the room."""
+        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
         for uid, (owner, member, taker) in self.taken.items():
             if not self._keeps(owner, member):
                 yield uid, owner, taker
@@ -315,11 +326,13 @@ class AllocationState:
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
     def brake(self, taker: JobEntry, *, since: int) -> bool:
-        """Whether what it took after its first `since` pods is too much; remembered until it has all the same."""
+        """Whether a brake forbids what it took after its first `since` pods. Remembered until it is served
+        after all.
+        """
         return self.brake_taken(taker, (member.uid for _, member in taker.took[since:]))
 
     def brake_taken(self, taker: JobEntry, pods: Iterable[str]) -> bool:
-        """Whether it is too much that these pods (uids) go for it."""
+        """Whether a brake forbids that these pods (uids) go for it (138)."""
         wanted = len(self.tally.going.keys() & set(pods))
         if not wanted:
             return False
@@ -329,17 +342,20 @@ class AllocationState:
         return found is not None
 
     def _waits_behind(self, taker: JobEntry) -> bool:
-        """Whether one of its team that goes before it waits for its turn: else small ones would keep it from that."""
+        """Whether an entry of its team that ranks before it waits for a brake.
+
+        Else small takers would use up the limit each minute, and a large one would never pass (138).
+        """
         ahead = (entry for entry, one in self.braked.items() if not one.waits_for_a_person)
         team = taker_of(taker).team
         return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
 
     def spares_whole_jobs(self, entry: JobEntry) -> bool:
-        """Whether it has none go in this pass, since it would lose its room again."""
+        """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
         return entry.job.uid in self.in_vain
 
     def note_given_back(self, entry: JobEntry) -> None:
-        """Remember that it has what it had: what it took for that went to those who took from it."""
+        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
         took = entry.took
         self._note(entry, "took", ())
         for owner, member in took:
@@ -355,21 +371,21 @@ class AllocationState:
         setattr(entry, what, value)
 
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
-        """Whether a released member still has its room, and its team may still use it."""
+        """Whether a released member still has its room, and its team may still use that."""
         node = entry.at.get(member.uid)
         if entry.account and entry.account.over(self.gpus_of(member.requests)):
             return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
 
     def released(self, entry: JobEntry) -> Iterator[Member]:
-        """Members that it could keep by its own limits but does not, those to be kept longest first."""
+        """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
         kept = {m.uid for m in entry.kept}
         return (m for m in entry.staying if m.uid not in kept)
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
     def sit(self, entry: JobEntry, seat: Seat) -> None:
-        """Give the job a seat; its room is held from here on."""
+        """Give the job a seat, whose room is held from here on."""
         before = entry.seats
         self.board.take(entry.ask(seat.role), seat.spot)
         self._seat(entry, seat, (*before, seat), +1)
@@ -399,12 +415,12 @@ class AllocationState:
         return self.board.mark()
 
     def roll_back(self, mark: Mark) -> None:
-        """Undo every change since `mark`, to jobs, accounts and board alike."""
+        """Undo every change since `mark` to entries, accounts and board."""
         self.board.roll_back(mark)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:
-    """Whether teams, flavors and what counts as a GPU are the same."""
+    """Whether teams, flavors, GPU resources and the reclaim switch are the same."""
     return (
         before.gpu_resources == after.gpu_resources
         and (before.flavors is after.flavors or before.flavors == after.flavors)

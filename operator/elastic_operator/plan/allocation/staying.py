@@ -1,6 +1,7 @@
-"""Which of the pods that a job is to let go stay for now, as those who get their room are not known to have use for it.
+"""Decides which released pods of a job stay for now, since nobody knows yet whether their takers can use the room
+(139).
 
-The others go meanwhile: one of many takers must not keep the rest waiting (139).
+The other pods go meanwhile, so that one taker does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 
 
 def staying(demand: JobDemand, share: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
-    """The released pods (uids) that stay while some of the `takers` (by the pod each gets the room of) are `waiting`.
+    """The released pods (uids) that stay while some takers are `waiting`; `takers` maps a pod to the uid of its taker.
 
-    The job is left with an allowed size: so more go than the others need where there is none in between, and all of a
-    gang go for one. What nobody takes goes with them, or where the job has more pods than its largest size.
+    The job is left with an allowed size. So more pods go than the other takers need if there is no size in between, and
+    all pods of a rigid job go for one. Pods without a taker go as well, even if only to bring the job to its largest
+    size.
     """
     held = [uid for uid in share.release if takers.get(uid) in waiting]
     if not held:
@@ -28,7 +30,7 @@ def staying(demand: JobDemand, share: Assignment, takers: Mapping[str, str], wai
 
 
 def _size_for_now(demand: JobDemand, share: Assignment, served: list[str]) -> int:
-    """The largest size that leaves those who are served their room."""
+    """The largest size that leaves the takers that are served their room."""
     least, most = len(share.keep), len(share.keep) + len(share.release) - len(served)
     if not demand.sizes:
         return most

@@ -1,7 +1,7 @@
-"""The order of turns: the team that stands lowest relative to its fair share is next, level by level from the top.
+"""The order of turns: the team that stands lowest relative to its fair share is next, level by level from the top (32).
 
-The use of a team counts for its parent, so each turn changes the standing of all teams under that parent. Teams with
-one parent are therefore ordered among themselves, and parents by the first team under each: a turn moves one heap.
+A team's use counts for its parent, so each turn changes the standing of all teams under that parent. Therefore teams
+with one parent are ordered among themselves, and parents by the first team under each: a turn moves one heap.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from heapq import heapify, heappop, heappush, heapreplace
 from elastic_operator.plan.allocation.accounts import Account, saturation
 
 Standing = tuple[tuple[float, ...], int, float, str, str, str]
-"""The saturations on the way to one account; the last word has the name."""
+"""The saturations on the path to one account; the last string is its flavor."""
 _Entry = tuple[Standing, Account | None]
 
 _FIRST: Standing = ((-1.0,), 0, 0.0, "", "", "")
-"""Where jobs without GPUs stand: they take nothing that is shared."""
+"""The standing of jobs without GPUs: they take nothing that is shared."""
 
 
 def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
-    """Serve the account that stands lowest, again and again, until `serve` has said False for each: no more turns.
+    """Serve the account that stands lowest, again and again. An account for which `serve` returns False has no more
+    turns.
 
-    An account whose standing has changed since it was queued is sorted in anew when it comes up.
+    An account whose standing has changed since it was queued is sorted in again when it comes up.
     """
     heaps: dict[Account | None, list[_Entry]] = {}
     for account in accounts:
@@ -42,7 +43,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
 
 
 def _first(heap: list[_Entry]) -> Account | None:
-    """The account of the heap that stands lowest now; entries with an old standing are sorted in anew."""
+    """The account of the heap that stands lowest now; entries with an old standing are sorted in again."""
     while True:
         known, account = heap[0]
         now = _below_parent(account)
@@ -59,7 +60,7 @@ def _below_parent(account: Account | None) -> Standing:
 
 
 def _of_first(parent: Account | None, heap: list[_Entry]) -> Standing:
-    """Where the first one of the heap stands, from the top down."""
+    """The standing of the first account of the heap, from the top down."""
     (standing, priority, created, uid, name, flavor), _ = heap[0]
     above = tuple(saturation(one.used, one.share) for one in reversed(parent.path)) if parent else ()
     return (*above, *standing), priority, created, uid, name, flavor

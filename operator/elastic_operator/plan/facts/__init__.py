@@ -1,1 +1,1 @@
-"""What decisions are made from, and what is decided: frozen dataclasses, no rules."""
+"""What decisions are made from, and what is decided: frozen dataclasses without rules."""

@@ -1,4 +1,6 @@
-"""What is decided: grants for all jobs (`allocate.py`), and the plan of one pass for one job (`settle.py`)."""
+"""What is decided: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
+(`reconcile`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from elastic_operator.api.status import JobStatus, Limit
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A pod to create. `node` None leaves the place to the scheduler. `ready`: its room is free now, not just soon."""
+    """A pod to create. `node` None: kube-scheduler chooses (10). `ready`: its room is free now, and not only soon."""
 
     role: str
     index: int
@@ -20,10 +22,10 @@ class Slot:
 
 
 class Assignment(NamedTuple):
-    """What one job gets: `keep` and `release` partition its members by uid, `create` are the pods still missing.
+    """What one job gets. `keep` and `release` together are its members, by uid; `create` are the pods that are missing.
 
-    `replicas` = len(keep) + len(create); 0 or an allowed size, or below the minimum (only kept members, nothing to
-    create) while a job that lost pods holds on to what nobody else needs.
+    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. The last is a job that has lost
+    pods and keeps the others, with nothing to create, as long as no other job needs their room (16).
     """
 
     replicas: int
@@ -34,10 +36,11 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A `Share` with its reasons: `limit` and `message` answer why the job is not bigger, or not running.
+    """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when, with nothing else changed, the answer may differ. `takers` name those for whom pods are released,
-    `reclaimed` says that another team's are among them, `givers` names other teams' jobs that make way for it.
+    `wake_at` is when the answer may change without any other change. `takers` are the names of those for whom pods are
+    released; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose pods
+    for it.
     """
 
     replicas: int
@@ -52,9 +55,10 @@ class Grant:
     givers: tuple[str, ...] = ()
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
-        """The same job, of that size so far, while the pods `held` stay, and those named in `without` get nothing.
+        """The grant while the pods `held` stay, `size` pods are the target, and the takers named in `without` get
+        nothing (139).
 
-        What it has lost comes all the same, where there is room now. That is never the room of what stays.
+        Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
         """
         keep = (*self.keep, *(uid for uid in self.release if uid in held))
         release = tuple(uid for uid in self.release if uid not in held)
@@ -71,10 +75,11 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A place for a foreign pod that waits: its node, and the pods (by uid) that must go from there first.
+    """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
 
-    `uid`, `namespace` and `name` are the waiting pod's, `losers` the jobs that lose the victims: uid to name. Without
-    victims there is, or will be, room for it anyway. `reserved` is the node that the pod has a reservation for so far.
+    `uid`, `namespace` and `name` are the pending pod's. `losers` are the jobs that lose the victims: uid to name.
+    Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
+    far.
     """
 
     uid: str
@@ -87,13 +92,13 @@ class Nomination:
 
     @property
     def is_new(self) -> bool:
-        """Whether the pod is to be nominated for this node first."""
+        """Whether the pod must first be nominated for this node."""
         return self.node != self.reserved
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Pods (by uid) that a job loses to other teams, and the names of those who get their room."""
+    """The pods (by uid) that a job loses to other teams, and the names of the takers."""
 
     job_uid: str
     pods: tuple[str, ...]
@@ -104,9 +109,9 @@ class Eviction:
 class CreatePod:
     """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode with `master_epoch` there, too, and the master with the annotation `membership`; `old_secret`: with
-    the Secret of the pods of an older release that it joins. `own_class`: with the operator's PriorityClass in
-    place of the template's.
+    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
+    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
+    PriorityClass instead of the template's (97).
     """
 
     role: str
@@ -122,7 +127,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete exactly that pod (UID precondition). `force`: its node is gone, grace 0."""
+    """Delete exactly that pod (UID precondition). `force`: its node is gone, so its grace is 0."""
 
     name: str
     uid: str
@@ -141,7 +146,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the job's Service leads: the master's address and node; both "" for nowhere."""
+    """The address and node of the master that the job's Service leads to (6, 7); both "" for no master."""
 
     address: str = ""
     node: str = ""
@@ -149,7 +154,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Tell exactly that master pod who is to take part: `text` is the new value of its annotation."""
+    """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
 
     name: str
     uid: str
@@ -160,11 +165,11 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The master of an Elastic job is told the `membership` beside the deletes.
+    The `membership` is written to the master of an Elastic job together with the deletes.
 
-    `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
-    successor of this process must find it before it finds the actions' traces. `route` is where
-    the job's Service is to lead, None to leave it.
+    `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
+    end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
+    where the job's Service must lead; None leaves it as it is.
     """
 
     status: JobStatus
@@ -180,7 +185,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why nobody gives anything back now: a reason in one word, and the sentence."""
+    """Why nothing is reclaimed now: one word, and a sentence."""
 
     reason: str
     message: str

@@ -1,9 +1,9 @@
-"""Whether so many nodes went away at once that none of them is taken for lost.
+"""Judges whether so many nodes went away at once that none of them is taken for lost (86).
 
-One machine that dies is one node that is not Ready. When many go within moments, it is more likely that they cannot be
-heard: a load balancer, a switch, the network to the API server. What runs on them runs on, and whoever gave it up would
-end all jobs at once and start a second copy of each beside the first. Kubernetes' own node controller evicts nobody
-when all nodes of a zone are away, and slows down when more than 55 % are.
+One machine that dies is one node that is not Ready. When many go within moments, it is more likely that the API server
+cannot hear them: a load balancer, a switch, the network. Their pods run on. To give them up would end all jobs at once
+and start a second copy of each beside the first. Kubernetes' own node controller evicts nobody when all nodes of a zone
+are away, and slows down when more than 55 % are.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from math import inf
 
 FEW = 2
-"""So many nodes may always be lost at once, and a third of all where that is more."""
+"""This many nodes may always be lost at once, or a third of all nodes if that is more."""
 WINDOW_SECONDS = 120.0
-"""Nodes that went within so long of each other went at once."""
+"""Nodes that went within this time of each other went at once."""
 BACK_SECONDS = 300.0
-"""When most are back, the others get so long."""
+"""Once most nodes are back, the others have this long to come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """A node and since when it is as it is: away if it is not Ready, else back, or None if it did not come back lately.
+    """A node, and the time since which it is away (not Ready) or back; None if it did not come back lately.
 
-    `went` is since when one that is back was away, None where that is not known. `out_of_service`: somebody has tainted
-    it so, and by that has given it up.
+    `went` is when a node that is back had gone away, None if that is not known. `out_of_service`: somebody has given it
+    up by that taint.
     """
 
     name: str
@@ -38,9 +38,9 @@ class NodeTimes:
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """So many of the nodes are away; until then (inf: until most are back) those in `kept` are not given up.
+    """Too many of the nodes are away: until then (inf: until most are back) those in `kept` are not given up.
 
-    A node that went before or after them is judged by itself.
+    A node that went earlier or later is judged by itself.
     """
 
     away: int
@@ -50,7 +50,7 @@ class Disruption:
 
     @property
     def told(self) -> str:
-        """What is so, and what can be done about it."""
+        """What has happened, and what can be done about it, in words."""
         return (
             f"{self.away} of {self.of} nodes are not Ready: too many at once for machines that died, so pods there are"
             f" not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network between"
@@ -59,7 +59,7 @@ class Disruption:
 
 
 def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
-    """What `nodes` (all there are) come to at `now`; None where each is judged by itself."""
+    """The disruption at `now` among `nodes`, which are all nodes; None if each node is judged by itself."""
     nodes = tuple(nodes)
     alive = [node for node in nodes if not node.out_of_service]
     most = max(FEW, len(alive) // 3)
@@ -82,7 +82,7 @@ def _within(begin: float, time: float) -> bool:
 
 
 def _busiest(times: Sequence[float]) -> float:
-    """When the window begins that has the most of these times."""
+    """The start of the window that contains the most of these times."""
     times = sorted(times)
     counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
     return max(zip(counts, times, strict=True), default=(0, 0.0))[1]

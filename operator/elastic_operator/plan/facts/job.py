@@ -1,4 +1,4 @@
-"""The immutable facts of one job as the stores show it, with its pods: what its own plan is made from.
+"""The immutable facts of one job with its pods, as the stores show it. The job's plan is made from them.
 
 Times are seconds since the epoch on the API server's clock, as floats.
 """
@@ -16,18 +16,18 @@ from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import HostPort, Resources
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
-"""What the kubelet says of a container that starts: it names no trouble."""
+"""The kubelet's reasons for a container that starts without trouble."""
 
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
     """State of a pod's main container; all None/False before it starts.
 
-    `is_consequence`: from what it said, it failed because another pod had. `script_exit_code` is that of the process
-    that failed first in it, negative for a signal, where its log names it. `waiting_container` is the container of the
-    pod, itself or one before it, for the reason of which it waits; `waiting_since` when an init container of the pod
-    last began or ended, or its volumes and network came to be there, whichever was last. `is_on_its_way`: they are
-    there, and the kubelet names no trouble, so an init container runs or an image is pulled.
+    `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
+    process that failed first in it, negative for a signal, if its log names it. `waiting_container` is the container
+    that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
+    began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
+    kubelet names no trouble, so an init container runs or an image is pulled (136).
     """
 
     running_since: float | None = None
@@ -48,12 +48,13 @@ class MainContainer:
 class OwnPod:
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
 
-    `disrupted` says in words which cause of the cluster's ended it ("" = none): eviction, preemption, shutdown,
-    admission; `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no
-    node, `unschedulable_since` since when.
-    `nnodes` is the `min:max` frozen in the pod's environment, `template` the fingerprint of what it was made from, ""
-    in pods that do not note it. The master of an Elastic job has a `master_epoch`, and `membership` as last told to it;
-    `own_secret` is False in pods of Elastic jobs of older releases, whose Secret has no uid in its name.
+    `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
+    `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no node, and
+    `unschedulable_since` is the time since when.
+
+    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of what it was made from (19), "" for
+    pods that do not have it. The master of an Elastic job has a `master_epoch`, and `membership` as it was last
+    written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in its name (97).
     """
 
     name: str
@@ -86,15 +87,15 @@ class OwnPod:
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more and holds no resources."""
+        """Whether it has ended and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the logs of a Torchrun job's pods show, which are read since then: the pods (uids) that are one group.
+    """The pods (uids) that form one group by the logs of a Torchrun job's pods, which are read since then (146).
 
-    No pods where they show none, or one of more or fewer pods.
+    Empty if the logs show no group, or one of more or fewer pods.
     """
 
     asked_since: float
@@ -106,9 +107,9 @@ NOBODY_ASKS = Group(-inf)
 
 @dataclass(frozen=True, slots=True)
 class Survivors:
-    """The running pods that nodes leave which are not Ready, master first, and since when the first of these is so.
+    """The running pods on Ready nodes, master first, and the time since when the first of the other nodes is not Ready.
 
-    inf where that is not known.
+    The time is inf if it is not known.
     """
 
     pods: tuple[OwnPod, ...]
@@ -116,13 +117,13 @@ class Survivors:
 
     @property
     def uids(self) -> frozenset[str]:
-        """Of the pods."""
+        """The pods' uids."""
         return frozenset(pod.uid for pod in self.pods)
 
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How nodes are asked for: by pods that wait for the scheduler, after a delay and no longer than a limit."""
+    """How nodes are asked for: by pods that wait for the scheduler, after a delay and within a limit (49)."""
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0
@@ -130,7 +131,9 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns."""
+    """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
+    (143).
+    """
 
     since: float
     in_turns: bool = False
@@ -140,23 +143,28 @@ class Quiet:
 class Job:
     """One job as the stores show it.
 
-    `invalid` is the message for the user where the spec cannot be read; `spec` is then the last one that could, None
-    where nobody knows of one. `deleted`: somebody deleted it, and a finalizer keeps it. `unknown_fields` warns of
-    fields that this release does not know, `unused_flags` of torchrun's in its templates, `ignored_priority` (reason,
-    message) of a PriorityClass that is passed over. `foreign_names` are pod names of this job that somebody else's pods
-    bear. `fingerprints` are those that pods of each role must carry. `trouble` says why the last write for this job
-    failed, while that is retried, `blocked` why the API server takes no more of its pods for now, `refused` what it
-    refused in this generation's pods: it will not take them until the spec changes. `fault` is why the job is set
-    aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
-    `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
-    whichever is later: None where that is about to begin, -inf where nobody asks. `group` is what the logs of its pods
-    show since they are read: None where that is about to begin. `disruption` is there while too many nodes are away for
-    any to be given up. `closed` are nodes that pods of it are pinned to and not bound to, and that take none by now,
-    each with why. `uncounted` names the devices it asks for that are not counted, `left_out` the priorities in its
-    templates that its pods do not get. `grace_ceiling` is the most seconds that a leaving pod of it gets, whatever the
-    pod was made with. `start_seconds`: its pods get that long to start on a node, 0 for no
-    limit. `unkept` are the fields of its status that the API server drops, since the definition is of an older release.
-    `quiet` is there where its size was changed so often that it matters.
+    `invalid` is the message for the user if the spec cannot be read. `spec` is then the last one that could be read,
+    None if there is none (99). `deleted`: it is deleted, and a finalizer keeps it. `unknown_fields` are fields that
+    this release does not know, `unused_flags` flags of torchrun in its templates that are not used (130).
+    `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `foreign_names` are pod
+    names of this job that pods of others have (82). `fingerprints` are those that pods of each role must have (19).
+
+    `trouble` says why the last write for this job failed, while it is retried. `blocked` says why the API server
+    accepts no more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept
+    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88).
+    `uncounted` names the devices that it asks for and that are not counted. `left_out` are PriorityClasses in its
+    templates that its pods do not get (97). `unkept` are fields of its status that the API server drops, as the
+    definition is of an older release.
+
+    `provisioning` is set if its pods may ask for nodes. `report` is the last report of one of its masters. `heard` is
+    when a master last answered, or when the operator began to ask every second, if that is later: None if that is about
+    to begin, -inf if no master is asked (92). `group` is what the logs of its pods show since they are read: None if
+    that is about to begin (146). `disruption` is set while too many nodes are away for any to be given up (86).
+    `closed` are the nodes that its unbound pods are pinned to and that take no pods now, each with the reason (142).
+
+    `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
+    long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
+    it to matter (143).
     """
 
     namespace: str
@@ -199,5 +207,5 @@ class Job:
 
     @property
     def stands(self) -> str:
-        """Why no pods are made for it before somebody edits it; "" if that is not so."""
+        """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
         return self.invalid or self.refused

@@ -1,5 +1,7 @@
-"""What the master of an Elastic job last said of its group. A user's pod says it: it is shown, and decides nothing but
-which nodes of its own job's pods are not given up yet (`still_training.py`), and when its own job has failed too often.
+"""The last report of the master of an Elastic job on its group.
+
+A user's pod writes it, so it is shown and decides little: which nodes with pods of its own job are not given up yet
+(92), and when its own job has failed too often (135).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """One change of the group, in pods. The last two are None while nobody knows.
+    """One change of the group, in pods. The last two fields are None until they are known.
 
     `at` is in seconds since the epoch, on the clock of the master's node.
     """
@@ -26,8 +28,8 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """Where the time of the master's first training process went since it started: `seconds` by part, and the `share`
-    (0 to 1) of them in which steps were done that counted.
+    """How the master's first training process has spent its time since its start: `seconds` by part. `share` (0 to 1)
+    is the part spent on steps that counted.
     """
 
     share: float
@@ -36,13 +38,13 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The group as the master with that uid sees it; `read_at` is when it said so, on the API server's clock.
+    """The group as the master with that uid sees it; `read_at` is when it reported, on the API server's clock.
 
     `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
-    are names of pods in the order of their ranks; none where nobody trains, or where they are too many to be listed.
-    `given_up`: pods that cannot train any more though they run, each with the reason.
-    `changes` are the latest, newest first. `epoch`, `samples_seen`, `loss` and `goodput` are told by scripts that use
-    the library. `silent_since`: the master gives no answer any more, and this is the last one.
+    are names of pods in the order of their ranks, empty if no pod trains or if they are too many to be listed.
+    `given_up` are pods that run but cannot train any more, each with the reason (105). `changes` are the latest ones,
+    newest first. `epoch`, `samples_seen`, `loss` and `goodput` come from scripts that use the library. `silent_since`:
+    the master does not answer any more, and this is its last report.
     """
 
     master_uid: str
@@ -65,6 +67,6 @@ class Report:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """All of it but the progress of the training, which changes all the time."""
+        """All of it except the progress of the training, which changes all the time."""
         names = self.members, self.world_size, self.given_up, self.changes
         return self.master_uid, self.generation, self.state, self.reason, *names, self.silent_since

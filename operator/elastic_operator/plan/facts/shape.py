@@ -1,7 +1,7 @@
 """Reads from a pod template what kube-scheduler will ask of a node for each pod made from it.
 
-Whatever the planner cannot answer from nodes and pods alone (inter-pod rules, volumes tied to places, claims, other
-schedulers) makes the shape unpinnable, with the reason in words; how much fits where is left to `fit` and `place`.
+The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
+schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 """Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).
-A claim that is missing here does not exist (yet)."""
+A claim that is missing here does not exist (yet).
+"""
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -24,7 +25,7 @@ NAME_FIELD = "metadata.name"
 
 
 def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
-    """The shape, for none of these nodes. Terms of affinity are alternatives, so this is added to each."""
+    """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
     if not nodes:
         return shape
     field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
@@ -78,7 +79,7 @@ def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
 
 
 def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
-    """What the planner cannot foresee about this pod's place, most decisive first."""
+    """Reasons why the planner cannot foresee the pod's place, the most decisive first."""
     scheduler = pod.get("schedulerName") or DEFAULT_SCHEDULER
     if scheduler != DEFAULT_SCHEDULER:
         yield f"schedulerName is {scheduler}"

@@ -1,8 +1,8 @@
-"""The immutable facts that the allocator decides from: nodes, what jobs ask for, foreign pods; `job.py` has the jobs
-themselves, `decisions.py` the decisions.
+"""The immutable facts that the allocator decides from: nodes, jobs' demands, pending pods of others.
 
-Times are seconds since the epoch on the API server's clock, as floats. Resources are integers: cpu in millicores,
-memory and storage in bytes, everything else (GPUs, pods) in units.
+`job.py` has the jobs themselves, `decisions.py` the decisions. Times are seconds since the epoch on the API server's
+clock, as floats. Resources are integers: cpu in millicores, memory and storage in bytes, everything else (GPUs, pods)
+in units.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node and what it holds that is not a live member of one of our jobs.
+    """A node, and what is used on it by anything but live members of our jobs.
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
-    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out:
-    their resources are not free yet, but will be. `used_by` and `leaving_by` say whose the GPUs among these are:
-    namespace -> extended resource -> GPUs.
+    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
+    resources are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by owner: namespace
+    -> extended resource -> GPUs.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Toleration:
 class PodShape:
     """What kube-scheduler will ask of a node for a pod made from one template.
 
-    `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod
-    fits if any term matches; empty = no demand). `pinnable` is False where the planner cannot know everything the
+    `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
+    if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
     scheduler will ask (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
-    scheduler): such a pod is sized here by count and placed by the scheduler.
+    scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
     """
 
     requests: Resources
@@ -105,22 +105,23 @@ class Member:
 class JobDemand:
     """What the allocator knows of one job.
 
-    `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
-    incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
-    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, for
-    longer than others' where the job `loses_work` with each change. Sizes of `failed_size` or more wait until
-    `failed_until`. `taken_indices` are the worker indices whose pod object exists.
-    `wants` is False for a job that must have no pods (suspended, ended, invalid).
+    `sizes` are the allowed sizes in pods, ascending; empty for a job that gets no new pods. `holds_place` is True for a
+    job that runs, or is between two incarnations: it is served with the running jobs of its priority. `free_up_to` is
+    the size up to which growth is never delayed (its last granted size, or any size after an edit). Larger sizes wait
+    until `grow_after`; that is later for a job that `loses_work` with each change (62). Sizes of `failed_size` or more
+    wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a
+    job that must have no pods (suspended, ended, invalid).
 
-    `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
-    words and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and nothing is
-    taken from it. Unless it `takes`, and before `takes_from`, it gets what is idle, and nobody makes way for it.
-    `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait for its
-    minimum. Where there are autoscaled pools, pods that wait for the scheduler may ask for nodes for what its minimum
-    lacks, from `nodes_from` on (None: never); `waiting` are those that do, until `nodes_until`. They are no members:
-    they hold nothing.
-    `pod_priorities` are those of its master and of its workers, as kube-scheduler sees them. `avoided` tells of the
-    nodes that its shapes are kept from for a while, in words.
+    `flavor` is the kind of GPU it uses, "" if it asks for none. If that is not clear, `flavor_problem` says why in
+    words, and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and loses no
+    pods to others. Pods of others go for it only if it `takes`, and only from `takes_from` on (139); it always gets
+    what is idle. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
+    for its minimum.
+
+    In autoscaled pools, pods of it may ask for new nodes for what its minimum lacks, from `nodes_from` on (None: never)
+    (49). `waiting` are the pods that ask, until `nodes_until`. They are no members: they hold nothing. `pod_priorities`
+    are those of its master and of its workers, as kube-scheduler sees them. `avoided` describes in words the nodes that
+    its shapes are kept from for a while (137).
     """
 
     uid: str
@@ -158,15 +159,14 @@ class JobDemand:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pending GPU pod that is not ours, which kube-scheduler found no room for.
+    """A pending GPU pod that is not ours, for which kube-scheduler has found no room.
 
-    `nominated` is the node that somebody else has nominated it for. `reserved` is the node that the operator
-    has nominated it for: what is free there, or becomes free, is its. `preempts`:
-    kube-scheduler would evict pods of lower priority for it by itself, so nothing is taken for it from pods whose
-    priority is below its own. `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound
-    volumes, claims). Those of one `gang` ("" = the pod is on its own) get all their places in one pass, or none (144);
-    one that `may_be_split` is served pod by pod as far as its team is guaranteed less than all of it. One that does not
-    `take` has only what is free.
+    `nominated` is the node that anybody but the operator has nominated it for. `reserved` is the node that the operator
+    has nominated it for: what is free there, or becomes free, belongs to it (45). `preempts`: kube-scheduler would
+    evict pods of lower priority for it by itself, so the operator deletes no pod of lower priority for it.
+    `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound volumes, claims). The pods
+    of one `gang` ("" = none) get all their places in one pass, or none (144). A gang that `may_be_split` is served pod
+    by pod if its team is not guaranteed all of it. A pod that does not `take` only gets what is free.
     """
 
     uid: str
@@ -186,7 +186,7 @@ class PendingPod:
 
     @property
     def promised(self) -> bool:
-        """Whether a place is promised to it, so that nobody else may have it."""
+        """Whether it has a place that nobody else may have."""
         return bool(self.reserved or self.nominated)
 
 
@@ -194,14 +194,14 @@ UNBRAKED = 1 << 60
 
 
 class Brake(StrEnum):
-    """The limits of reclaim, by the names of their settings."""
+    """The limits on reclaim, by the names of their settings (138)."""
 
     FOR_ONE = "reclaim.maxEvictionsPerDecision"
     IN_ALL = "reclaim.maxEvictionsPerMinute"
 
 
 class Taker(NamedTuple):
-    """Who has pods of others go: the team, and the job or foreign pod (uid), or the gang of foreign pods."""
+    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others go."""
 
     team: str
     uid: str
@@ -211,8 +211,8 @@ class Taker(NamedTuple):
 class Brakes:
     """The most pods of others that may go within a minute (138), for each team and for all together.
 
-    `gone` are those (uids) that were told to go in the last minute, and for whom. The limits that are `firm` were set
-    by somebody. Of the limit for all, `kept` pods are for the taker `first` alone, which has waited for long.
+    `gone` are the pods (uids) deleted for others within the last minute, each with its taker. A limit is `firm` if
+    somebody has set it. `kept` pods of the limit for all are for the taker `first` alone, which has waited for long.
     """
 
     for_one: int = UNBRAKED
@@ -223,19 +223,19 @@ class Brakes:
     kept: int = 0
 
     def kept_from(self, taker: Taker) -> int:
-        """How much of the limit for all is not for that one."""
+        """The part of the limit for all that this taker may not use."""
         return self.kept if self.first is not None and self.first != taker else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the allocator decides from.
+    """Everything that the allocator decides from.
 
     `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
-    policy covers; every other namespace is a team called `namespace NAME`, like `default_team`: if that has a parent,
-    it is among the `teams`, and what all these namespaces get is divided among them. A job that has waited for
-    `starvation_seconds` reserves what becomes free. Without `reclaiming` no team loses a pod to another, and none to
-    foreign pods; with it, no more than the `brakes` allow.
+    policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
+    the parent is among the `teams`, and what all these namespaces get is divided among them (111). A job that has
+    waited for `starvation_seconds` reserves what becomes free (37). Without `reclaiming` no team loses a pod to another
+    team or to pending pods (43); with it, no more than the `brakes` allow.
     """
 
     now: float

@@ -1,4 +1,4 @@
-"""Who shares GPUs, of which kinds, and by which rules: teams, flavors and quotas as the allocator reads them."""
+"""Teams, flavors and quotas as the allocator reads them: who shares GPUs, of which kinds, and by which rules."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 DEFAULT_FLAVOR = "default"
-"""The kind of all GPUs where no kinds are told apart."""
+"""The kind of all GPUs if the settings name no kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A kind of GPU: the GPUs of these extended resources on the nodes with these labels. No two have one in common."""
+    """A kind of GPU: the GPUs of these extended resources on nodes with these labels. No two flavors share a GPU."""
 
     name: str = DEFAULT_FLAVOR
     resources: tuple[str, ...] = ("nvidia.com/gpu",)
@@ -26,8 +26,8 @@ class Flavor:
 class Quota:
     """What a team may use of one flavor, in GPUs.
 
-    `borrow_limit` is how far it may go above `guaranteed` (None = as far as GPUs are idle, 0 = not at all),
-    `lend_limit` how much of an idle guarantee others may use (None = all of it). `weight` is its part of what nobody is
+    `borrow_limit` is how far it may go above `guaranteed` (None = up to all idle GPUs, 0 = not at all), `lend_limit`
+    how much of an idle guarantee others may use (None = all of it). `weight` is its part of the GPUs that nobody is
     guaranteed.
     """
 
@@ -44,13 +44,13 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A quota policy, or without one (`has_policy` False) a namespace that none covers, or all of these together.
+    """A quota policy; or without one (`has_policy` False) a namespace that no policy covers, or all of these together
+    (111).
 
-    Names are unique.
-    A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing guaranteed, idle GPUs
-    may be borrowed. `priority` is the tier in which idle GPUs are handed out. As a victim, a job of the team is not
-    taken whole before it ran for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority that cannot all
-    run take turns of that length.
+    Names are unique. A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing
+    guaranteed, idle GPUs may be borrowed. `priority` is the tier in which idle GPUs are handed out. No other team takes
+    a whole job of the team before it has run for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority
+    that cannot all run take turns of that length.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Team:
 
 
 NO_POLICY = Team("namespace", has_policy=False)
-"""What a namespace without a policy is like, unless the settings say otherwise."""
+"""The team of a namespace without a policy, unless the settings say otherwise."""
 
 DEFAULT_POLICY = "default policy"
 """The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 MOST_NAMED = 5
-"""So many things of a kind are named in a message; of the others their number is told."""
+"""A message names this many things of a kind, and says how many more there are."""
 
 
 def pods(count: int) -> str:
-    """So many pods, in words."""
+    """The number of pods, in words."""
     return "1 pod" if count == 1 else f"{count} pods"
 
 

@@ -1,19 +1,19 @@
-"""For how long nobody goes for a taker that could not use its room, time after time (139).
+"""How long no pods go for a taker that could not use the room, time after time (139).
 
-The first tries are free: what was in the way may have passed. Then the reason is one that the operator does not know.
+The first tries have no rest: whatever was in the way may have passed. After that, the cause is unknown to the operator.
 """
 
 from __future__ import annotations
 
 MOST_IN_VAIN = 3
-"""After so many tries in vain nobody goes for it."""
+"""After this many tries in vain the taker rests."""
 FIRST_REST_SECONDS = 3600.0
 MOST_REST_SECONDS = 86_400.0
-"""For so long, twice as long after each further try."""
+"""The first rest, doubled after each further try up to this one."""
 
 
 def rest_seconds(times: int) -> float:
-    """The rest after so many tries in vain."""
+    """The rest after this many tries in vain."""
     if times < MOST_IN_VAIN:
         return 0.0
     return min(FIRST_REST_SECONDS * 2.0 ** min(times - MOST_IN_VAIN, 10), MOST_REST_SECONDS)

@@ -1,1 +1,1 @@
-"""One job: what happened to it, and what is done for it. Knows no other job."""
+"""Decides about one job: what has happened to it, what it asks for, and what is done for it. It knows no other job."""

@@ -1,4 +1,4 @@
-"""How long a job has had pods on nodes, in all: what `activeDeadlineSeconds` counts (135)."""
+"""How long a job has had pods on nodes, in all: the time that `activeDeadlineSeconds` counts (135)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from elastic_operator.plan.job.observation import Observation
 def holds_nodes(obs: Observation) -> bool:
     """Whether the job has pods on nodes.
 
-    One that is being deleted on a node that is not Ready stays until the node is back or removed: it is none of them.
+    A pod that is being deleted on a node that is not Ready stays until the node is back or removed. It does not count.
     """
     pods = [pod for pod in obs.job.pods if pod.bound and not pod.ended]
     return any(pod.deleting_since is None or pod.node not in obs.unready_nodes for pod in pods)
 
 
 def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
-    """Seconds with pods on nodes up to now; where no account is kept, as its history tells (`holds` as in `account`).
+    """Seconds with pods on nodes up to now (`holds` as in `account`); without an account, by the job's history.
 
-    None is kept before the first pass of this release, and under a definition of an older one, which has no such field.
+    There is no account before the first pass of this release, and under an older definition, which has no such field.
     """
     if status.active_seconds is None:
         spent, since = _told_by_history(status, holds=holds, now=now)
@@ -31,7 +31,7 @@ def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
 
 
 def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
-    """The account brought up to date; `holds`: there are pods on nodes."""
+    """The account, brought up to date; `holds`: there are pods on nodes."""
     if status.finished:
         return {}
     if status.active_seconds is None:
@@ -44,10 +44,10 @@ def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
 
 
 def _told_by_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
-    """The account of a job that has none: a new one, or one of a release that counted from the first start.
+    """The account of a job that has none: a new job, or one of a release that counted from the first start.
 
-    Such a release wrote down when the job got its pods and when it lost them. What it did not write down counts as time
-    with pods, as all time did then: so the job is not over at once, and its deadline does not begin anew.
+    Such a release recorded when the job got its pods and when it lost them. What it did not record counts as time with
+    pods, as all time did then. So the job is not over at once, and its deadline does not begin again.
     """
     spent, since, ended = 0.0, status.start_time, None
     for change in reversed(status.history):
@@ -62,7 +62,7 @@ def _told_by_history(status: JobStatus, *, holds: bool, now: float) -> tuple[flo
 
 
 def _without_pods_since(status: JobStatus) -> float | None:
-    """Since when the job has been granted no pods; None if it is granted some."""
+    """The time since when the job has been granted no pods; None if it is granted some."""
     admitted = status.condition(ConditionType.ADMITTED)
     return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
 

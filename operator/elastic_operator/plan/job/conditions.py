@@ -20,11 +20,11 @@ from elastic_operator.plan.job.waiting import why_pods_wait
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
 TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""Reasons of changes by which a job's room went to others, which their messages name."""
+"""Reasons of changes by which a job's room went to others. Their messages name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions; `seen.status` already has its counts, `seen.live` the pods that stay."""
+    """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
     phase, told = _phase(obs, grant, now)
     status = obs.status
     answers: list[tuple[ConditionType, bool, str, str]] = [
@@ -79,7 +79,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """For whom its pods went, where the operator took them all."""
+    """The takers of its pods, if the operator took all of them."""
     last = status.history[0] if status.history else None
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
@@ -92,7 +92,7 @@ def _why_it_stands(obs: Observation) -> str:
 
 
 def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
-    """For a job that has its place: how far its group is."""
+    """The phase of a job that has its place: how far its group is."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.live)
     told = f"{running} of {pods(status.target_replicas)} run."
@@ -120,7 +120,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
 
 
 def _failed_before(obs: Observation) -> str:
-    """How the start before failed, until that is forgotten: pods that run do not say that the script does."""
+    """How the start before failed, until that is forgotten: pods that run do not prove that the script works."""
     status, spec = obs.status, obs.job.spec
     if spec is None or status.retry is None or not status.failures:
         return ""
@@ -129,7 +129,7 @@ def _failed_before(obs: Observation) -> str:
 
 
 def _silence(obs: Observation) -> str:
-    """That it is not known how the training goes, if it is not."""
+    """A sentence if it is not known how the training goes; else ""."""
     report = report_of(obs)
     if report is None or report.silent_since is None:
         return ""
@@ -138,7 +138,9 @@ def _silence(obs: Observation) -> str:
 
 
 def _kept(obs: Observation) -> str:
-    """That some of its nodes cannot be heard and are waited for, as many others, or as its pods there train."""
+    """A sentence if nodes cannot be heard but are waited for: since too many are away (86), or its pods there train
+    (92).
+    """
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
     if not obs.kept_nodes or obs.job.disruption is None:
@@ -155,7 +157,7 @@ def _enough(obs: Observation) -> bool:
 
 
 def _have_met(obs: Observation, now: float) -> bool:
-    """Whether there is a group, as far as an Elastic job's master says."""
+    """Whether there is a group, by the report of an Elastic job's master."""
     report = report_of(obs)
     if report is None:
         return now >= heard_by(obs)
@@ -180,13 +182,13 @@ def _complete(obs: Observation, now: float) -> bool:
 
 
 def _held_name(obs: Observation) -> str:
-    """Whether a start waits for the name of the master before."""
+    """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == "master" and pod.deleting_since is not None]
     return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
 
 
 def _left_behind(obs: Observation) -> str:
-    """Which pods that are not the job's own bear names of its pods while it has none, and what to do about them."""
+    """A sentence on pods of others that have names of its pods while it has none, and what to do about them (82)."""
     if obs.live or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)

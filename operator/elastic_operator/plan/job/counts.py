@@ -1,4 +1,4 @@
-"""The counting part of a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+"""The counts in a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastic_worker.contract import LABEL_JOB_NAME
 
 
 def with_counts(obs: Observation, now: float) -> JobStatus:
-    """The status with its counts brought up to date; `seen.live` are the pods that stay."""
+    """The status with its counts brought up to date; `obs.live` are the pods that stay."""
     status, job = obs.status, obs.job
     running = [pod for pod in obs.live if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
@@ -39,7 +39,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
 
 
 def _resizing(status: JobStatus) -> bool:
-    """Whether the newest change of size has not been seen complete yet."""
+    """Whether the newest change of size is not complete yet."""
     return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
 
 
@@ -49,7 +49,7 @@ def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> 
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
-    """Since when the whole minimum runs; kept while it does."""
+    """The time since when the whole minimum runs; kept while it does."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
     if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
@@ -59,7 +59,7 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
 
 
 def _world_size(obs: Observation, running: list[OwnPod]) -> int:
-    """As the master reports it, where it does."""
+    """The number of training processes: the master's report, else a count from the pods."""
     if obs.job.spec is None:
         return 0
     reported = world_size(obs)

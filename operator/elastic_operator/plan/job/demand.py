@@ -1,4 +1,4 @@
-"""What the allocator is told of one job: from what was observed, its allowed sizes and the shapes of its pods."""
+"""What one job asks of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from elastic_operator.plan.job.unplaceable import takes_from
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What a job's pods ask of a node, and of which flavor their GPUs are.
+    """What a job's pods ask of a node, and the flavor of their GPUs.
 
-    `flavor` is "" for a job without GPUs; where it is not clear, `flavor_problem` says why in words. `priorities` are
+    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are
     those of the master's pod and of the workers', as kube-scheduler sees them.
     """
 
@@ -32,7 +32,7 @@ class JobShape:
 
     @property
     def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler asks for the job's pods."""
+        """Whether the planner knows all that the scheduler asks for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
 
 
@@ -43,7 +43,7 @@ def job_shape(
     flavors: Sequence[Flavor],
     priorities: tuple[int, int] = (1, 0),
 ) -> JobShape:
-    """The shapes of a job's pods; those with GPUs are kept to the nodes of the one flavor that suits them all."""
+    """The shapes of a job's pods. Pods with GPUs are kept to the nodes of the one flavor that suits all of them."""
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
@@ -100,7 +100,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
 
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
-    """The demand of a job that has these pods, too, which are being created."""
+    """The demand of a job that also has these pods, which are being created (48)."""
     indices = frozenset(member.index for member in members if member.role == "worker")
     more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
@@ -108,9 +108,10 @@ def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
 
 
 def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The pods with these uids, which have no node, apart from the members where they may ask for new nodes.
+    """The demand with the pods of these uids, which have no node, as `waiting` and not as members, if they may ask for
+    nodes.
 
-    They do as long as the others do not make the minimum.
+    They may while the other members are fewer than the minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
@@ -136,7 +137,7 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
 
 
 def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
-    """Why the flavor is not clear: several that suit, or (not `suits`) none of those that have the resources."""
+    """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
     resources, choices = " and ".join(asked), "; ".join(_choices(flavors))
     if suits:
         return (
@@ -164,29 +165,32 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _waiting_since(obs: Observation) -> float:
-    """Since when the job may run and is granted nothing; a job that was suspended begins to wait when it is resumed."""
+    """The time since when the job may run and is granted nothing. A suspended job begins to wait when it is resumed."""
     return _since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED)
 
 
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:
-    """Since when the last of these is False, of those that are; else since the job exists."""
+    """The latest time at which one of these conditions became False; without one, when the job was created."""
     told = [obs.status.condition(kind) for kind in conditions]
     since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
 def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
-    """From which size on nothing is tried: none where only nodes are not asked for, and it is known what would fit."""
+    """The smallest size to skip until `failed_until`.
+
+    None if only node requests back off and the planner knows what fits.
+    """
     if retry is not None and retry.waits_for and not shape.pinnable:
         return 1
     return retry.size if retry else None
 
 
 def _nodes_from(obs: Observation) -> float | None:
-    """From when on new nodes may be asked for: some time after it began to wait, or after they were asked for in vain.
+    """When the job may ask for new nodes: some time after it began to wait, or after it last asked in vain (49).
 
-    A job that has some of its pods began to wait when it was not Ready any more. As long as it is Ready, it lacks none
-    as far as is known.
+    A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
+    minimum.
     """
     provisioning, retry = obs.job.provisioning, obs.status.retry
     if provisioning is None or obs.finishing:
@@ -200,7 +204,7 @@ def _nodes_from(obs: Observation) -> float | None:
 
 
 def _nodes_until(obs: Observation) -> float:
-    """Until when its pods that have no node ask for one; 0 where there are none."""
+    """Until when its pods without a node ask for one; 0 if there are none."""
     provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
@@ -213,7 +217,7 @@ def _grow_after(status: JobStatus, delay_seconds: int) -> float:
 
 
 def _taken_indices(obs: Observation) -> frozenset[int]:
-    """Worker indices whose pod object exists, living or not, ours or somebody's."""
+    """Worker indices whose pod object exists, living or not, its own or of others."""
     own = {pod.index for pod in obs.job.pods if pod.role == "worker"}
     prefix = f"{obs.job.name}-worker-"
     foreign = {int(name.removeprefix(prefix)) for name in obs.job.foreign_names if name.startswith(prefix)}

@@ -1,8 +1,9 @@
-"""What happened to an Elastic job: losing pods, the master among them, ends no incarnation.
+"""What has happened to an Elastic job. A lost pod, even the master, ends no incarnation (51).
 
-A launcher finds out by itself who is gone, and the others wait for a new master with what they have in memory. Masters
-are counted (`status.masterEpoch`), and the number is written down before the next one is made: pods obey the newest, so
-an old master that comes back can do no harm. Only a job that has none for too long starts over.
+The launchers find out by themselves which pods are gone, and the others wait for a new master with their state in
+memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
+obey the newest, so an old master that comes back does no harm (52). A job starts over only if it has no master for too
+long.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 
 FIRST_GROWTH_SECONDS = 600.0
 LONGEST_GROWTH_SECONDS = 7200.0
-"""A job that loses work with each change grows by itself so long after it grew last, doubled with each time it did."""
+"""A job that loses work with each change grows again after this time at most. The first wait doubles with each growth
+(62).
+"""
 
 
 def failure(obs: Observation, now: float) -> Observation:
-    """A launcher that says that no pod would fare better ends the job; a master that fails is replaced.
+    """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
 
-    A worker that fails is a loss: whose fault a failure is, and how often there was one, is the coordinator's to say.
+    A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
     """
     assert obs.job.spec is not None
     failed = failed_pods(obs)
@@ -39,9 +42,9 @@ def failure(obs: Observation, now: float) -> Observation:
 
 
 def over_after_restarts(obs: Observation, now: float) -> Observation:
-    """Failures that the master tells of end the job, too, with the first that is more than are allowed.
+    """End the job with the first failure in its master's report beyond `maxRestarts` (135).
 
-    An edit that allows fewer than there were ends no job that trains.
+    An edit that allows fewer failures than there were ends no job that trains.
     """
     new = new_failures(obs)
     in_all = obs.status.total_failures + new
@@ -53,7 +56,7 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
 
 
 def losses(obs: Observation, now: float) -> Observation:
-    """Lost pods are replaced one by one; the others go on, or wait for a new master."""
+    """Lost pods are replaced one by one. The others go on, or wait for a new master."""
     master_is_lost = bool(obs.live and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:
@@ -72,7 +75,7 @@ def losses(obs: Observation, now: float) -> Observation:
 
 
 def absence(obs: Observation, now: float) -> Observation:
-    """The others wait for a new master only so long."""
+    """The others wait for a new master only for a limited time."""
     assert obs.job.spec is not None
     since = obs.status.master_lost_time
     if since is None:
@@ -89,13 +92,13 @@ def absence(obs: Observation, now: float) -> Observation:
 
 
 def next_master(status: JobStatus, now: float) -> JobStatus:
-    """The status under which another master is made, and the present one is on its way out."""
+    """The status by which another master is created, and the present one goes."""
     since = status.master_lost_time or at(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
 
 
 def growth_delay(status: JobStatus) -> float:
-    """Until when a job without a checkpoint to wait for does not grow by itself; in epoch seconds, 0 for no delay.
+    """Until when a job without a `checkpointPath` does not grow by itself (62); in epoch seconds, 0 for no delay.
 
     A script that counts samples uses the library, and loses nothing by a change.
     """
@@ -109,7 +112,7 @@ def growth_delay(status: JobStatus) -> float:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """It counts as a failure, but the others stay."""
+    """A failed master counts as a failure, but the other pods stay."""
     obs, told, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
@@ -123,7 +126,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 
 def _had_master(obs: Observation) -> bool:
-    """Whether the last status knew of a master: that one is gone, too, and its number is used."""
+    """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
     return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 

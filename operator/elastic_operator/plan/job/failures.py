@@ -1,4 +1,4 @@
-"""Pods whose main container ended badly: which of them count as failures, and what is said of them."""
+"""Pods whose main container ended badly: which of them count as failures, and what users read about them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 DISTURBANCE_SECONDS = 120.0
-"""An agent that gives up so soon after a pod joined, left or was lost is not held against the script."""
+"""A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 MAX_BACKOFF_SECONDS = 60
 TORCHRUN_FAILED = 1
 
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
-    """Those that nobody asked to go and nothing of the cluster's ended, the one to blame first."""
+    """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), p.role != "master", p.index))
 
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
-    """An agent that gave up ends the incarnation; whether it counts depends on what happened just before."""
+    """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
     assert obs.job.spec is not None
     failed = failed_pods(obs)
     if not failed or obs.job.spec.suspend:
@@ -41,7 +41,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
 
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
-    """The job's end, where one of these pods says that another would fare no better; None if none does."""
+    """The end of the job, if one of these pods says that another try would fare no better; else None."""
     assert obs.job.spec is not None
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
@@ -54,10 +54,10 @@ def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Obs
 
 
 def _exit_code(pod: OwnPod) -> int | None:
-    """The code of the process that failed, as a shell tells it; None where nobody knows it.
+    """The code of the process that failed, as a shell shows it; None if it is not known.
 
-    torchrun itself ends with 1 whatever that was, and where it gave up without any process having failed. So a 1 counts
-    where torchrun's summary in the log names it.
+    torchrun itself ends with 1 whatever the code was, and also if it gave up without a failed process. So a 1 counts
+    only if torchrun's summary in the log names it (135).
     """
     code = pod.main.script_exit_code
     if code is None:
@@ -66,7 +66,7 @@ def _exit_code(pod: OwnPod) -> int | None:
 
 
 def too_many_in_all(obs: Observation, failures: int) -> str:
-    """That there were more failures than the job may be started over after, in words; "" if that is not so."""
+    """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
     assert obs.job.spec is not None
     most = obs.job.spec.recovery.max_restarts
     return (
@@ -76,16 +76,16 @@ def too_many_in_all(obs: Observation, failures: int) -> str:
 
 UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
 FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
-"""The fields of a status whose failures in a row are over."""
+"""The fields of a status without failures in a row."""
 
 
 def has_progressed(status: JobStatus) -> bool | None:
-    """Whether the training is further than at the failures in a row; None where that cannot be told.
+    """Whether the training is further than at the failures in a row; None if that cannot be told (135).
 
-    Checkpoints are compared with checkpoints, and steps with steps where no checkpoint is known. A script that counts
-    from 0 in each run has fewer than before, and may do the same again or something new: that cannot be told, either.
-    A run that has no checkpoint yet is no further than one that had some. What was told before the job ran again says
-    nothing of this run.
+    Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
+    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: that cannot be told. A
+    run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
+    of this run.
     """
     training, since = status.training or Training(), status.running_since
     if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
@@ -101,7 +101,7 @@ def has_progressed(status: JobStatus) -> bool | None:
 
 
 def _marked(status: JobStatus) -> dict[str, object]:
-    """How far the training was at this failure, or at one before it in the row."""
+    """How far the training was at this failure, or at an earlier one of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
     marks = (
@@ -112,9 +112,9 @@ def _marked(status: JobStatus) -> dict[str, object]:
 
 
 def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
-    """The job after that pod failed: over, if it was one failure too many, else to be tried again.
+    """The job after that pod's failure: ended if there were too many (15), else to be tried again.
 
-    Also what is told of it, and how many seconds to wait.
+    Returns also the sentence for the event, and how many seconds to wait.
     """
     assert obs.job.spec is not None
     what = describe_failure(first)
@@ -140,36 +140,36 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row it was started over; a size that could not be had is no such attempt."""
+    """How often in a row it was started over. A size that could not be had is no such attempt."""
     retry = status.retry
     return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
 
 
 def describe_failure(pod: OwnPod) -> str:
-    """One failed pod in words: who, how, and the end of what it said."""
+    """One failed pod in words: its name, how it failed, and the end of its message."""
     said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
     return f"{pod.name} {short_failure(pod)}{said}"
 
 
 def short_failure(pod: OwnPod) -> str:
-    """How a pod failed, without what it said."""
+    """How a pod failed, without its message."""
     how = f"exit code {pod.main.exit_code}" if pod.main.exit_code is not None else "no exit code"
     reason = f" ({pod.main.reason})" if pod.main.reason not in ("", "Error") else ""
     return f"failed with {how}{reason}"
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether its main container ended badly by itself, or the pod without a word about it."""
+    """Whether its main container ended badly by itself, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
 
 
 def was_told_to_go(pod: OwnPod) -> bool:
-    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing.
+    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
 
-    The kubelet ends a deletion with another one, of no grace, and that moves the time: it says no more when the pod was
-    asked. A pod that ended by itself is not seen so, since its deletion takes effect at once.
+    The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
+    the pod was asked. A pod that ended by itself has no such deletion, as its own takes effect at once.
     """
     if pod.deleting_since is None:
         return False
@@ -179,7 +179,9 @@ def was_told_to_go(pod: OwnPod) -> bool:
 
 
 def _disturbed(obs: Observation, failed_at: float) -> bool:
-    """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
+    """Whether a pod joined, left or was lost shortly before (13). The pods that an incarnation begins with do not
+    count.
+    """
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
     master = next((p for p in present(obs) if p.role == "master"), None)
     if master and master.main.running_since is not None:
@@ -194,5 +196,5 @@ def _failed_at(pod: OwnPod) -> float:
 
 
 def _known_at(pod: OwnPod, now: float) -> float:
-    """When it failed, no later than now: nodes' clocks may be ahead."""
+    """When it failed, but no later than now: nodes' clocks may be ahead."""
     return min(pod.main.finished_at or now, now)

@@ -1,8 +1,8 @@
-"""A job whose size is changed again and again, though nothing changes from outside, is held at what it has (143).
+"""Holds a job at what it has if its size is changed again and again although nothing changes from outside (143).
 
-What is decided depends on nothing but what there is. So a decision that undoes the one before, and is undone by the
-next, is an error of the planner's, or one of its limits: each round costs the job a restart. While it is held it gets
-nothing new and nothing of it moves. Others get what they are entitled to all the same.
+Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
+a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
+pods moves. Others still get what they are entitled to.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from elastic_operator.plan.job.observation import Observation
 
 MOST_CHANGES = 3
 WITHIN_SECONDS = 600.0
-"""More changes than that within so long are too many; what goes on in the same direction is one."""
+"""More than `MOST_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
-"""Both, for a job without pods: it has nothing to lose, and may be entitled to what it waits for."""
+"""Both times for a job without pods: it has nothing to lose, and may be entitled to what it waits for."""
 _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", Limit.WAITING_FOR_NODES})
-"""Reasons of changes that were decided here."""
+"""Reasons of changes that the operator decided."""
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether it has changed often enough lately for it, or is held: else nobody need know how quiet it is."""
+    """Whether it is held or has changed often enough; else nobody need find out since when it is quiet."""
     lately = status.history[MOST_CHANGES : MOST_CHANGES + 1]
     return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
 
 
 def hold_still(obs: Observation, now: float) -> Observation:
-    """The job held, if it was changed too often; or let go, when the time is over or something has changed.
+    """Hold the job if it was changed too often; let it go when the time is over or something has changed.
 
-    Somebody's edit ends it, as do a loss and a failure (`end_incarnation`, `count_losses`). A job without its minimum
-    is let go by any change from outside: it loses nothing by another try.
+    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
+    minimum any change from outside ends it: the job loses nothing by another try.
     """
     assert obs.job.spec is not None
     status, quiet = obs.status, obs.job.quiet
@@ -55,7 +55,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
 
 
 def why_held(status: JobStatus) -> str:
-    """What happened, until when it is held, and what a person can do, in words; "" for a job that is not."""
+    """In words, what happened, until when it is held, and what a person can do; "" for a job that is not held."""
     until = status.held_until
     if until is None:
         return ""
@@ -70,7 +70,7 @@ def why_held(status: JobStatus) -> str:
 
 
 def _waits_by_itself(status: JobStatus) -> bool:
-    """Whether it tries a size again and again by a back-off, which says when the next try is due."""
+    """Whether a back-off makes it try a size again and again; the back-off says when the next try is due."""
     return status.retry is not None and (status.retry.size is not None or status.retry.waits_for is not None)
 
 
@@ -79,8 +79,10 @@ def _held_seconds(obs: Observation) -> int:
 
 
 def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
-    """The changes that count, of those since it is quiet: those that were due are left out, and those that only go on
-    in the direction of the one before.
+    """The changes since it is quiet that count.
+
+    Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
+    the one before.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.live else EMPTY_SECONDS
@@ -94,5 +96,5 @@ def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
 
 
 def _since(status: JobStatus, time: float) -> Iterator[Change]:
-    """The changes that were decided here after that time, the oldest first."""
+    """The operator's own changes after that time, the oldest first."""
     return (change for change in reversed(status.history) if change.reason in _OWN and seconds(change.time) > time)

@@ -1,4 +1,6 @@
-"""What an Elastic job's status says of its group: from what the master reports (`reported.py`), as far as it fits."""
+"""What an Elastic job's status says of its group, from its master's report (`facts/launcher_report.py`) if
+that fits.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,23 @@ from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 
 MEASURED_SECONDS = 30.0
-"""The first step after a change tells how long the pause was; it is waited for no longer than this."""
+"""The first step after a change shows how long the pause was. It is waited for no longer than this."""
 TRAINING_SECONDS = 20.0
-"""How far the training is, is written no more often than this."""
+"""The progress of the training is written no more often than this."""
 HEARD_SECONDS = 60.0
-"""A launcher answers soon after its container runs. One that does not for so long may be out of reach for good."""
+"""A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
+for good.
+"""
 FAILURE = "Failure"
-"""The reason of a group's change that a script's failure caused."""
+"""The reason of a group's change that was caused by a failure of the script."""
 CLOCKS_APART_SECONDS = 60.0
-"""So far a change in a report may lie before the same one in the history: other clocks, and a pod notices sooner."""
+"""A change in a report may be this much earlier than the same change in the history: other clocks, and pods notice
+sooner.
+"""
 
 
 def report_of(obs: Observation) -> Report | None:
-    """The report of the master that is a member; None where there is none to be believed."""
+    """The report of the master that is a member; None without a credible one."""
     report, master = obs.job.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
@@ -35,7 +41,7 @@ def report_of(obs: Observation) -> Report | None:
 
 
 def take_report(obs: Observation, now: float) -> Observation:
-    """What is reported, in the status: the training, the generation and what the latest change cost."""
+    """Put the report into the status: the training, the generation, and what the latest change cost."""
     report = report_of(obs)
     if report is None:
         return replace(obs, wake_at=(*obs.wake_at, heard_by(obs)))
@@ -57,7 +63,7 @@ def take_report(obs: Observation, now: float) -> Observation:
 
 
 def new_failures(obs: Observation) -> int:
-    """How many groups were formed anew after a failure since the one that the status knows.
+    """How many groups were formed after a failure since the generation that the status knows.
 
     Each incarnation counts its groups from 1.
     """
@@ -69,7 +75,7 @@ def new_failures(obs: Observation) -> int:
 
 
 def heard_by(obs: Observation) -> float:
-    """Until when a running master is waited for to report (epoch seconds); 0.0 where none has to."""
+    """Until when a running master's first report is waited for (epoch seconds); 0.0 if none is."""
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
         return 0.0
@@ -77,7 +83,7 @@ def heard_by(obs: Observation) -> float:
 
 
 def is_whole(obs: Observation, now: float) -> bool:
-    """Whether all members train, as far as is reported; a group that long says nothing is taken for whole."""
+    """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
         return now >= heard_by(obs)
@@ -87,7 +93,7 @@ def is_whole(obs: Observation, now: float) -> bool:
 
 
 def world_size(obs: Observation) -> int | None:
-    """Training processes, as reported; no more than all pods could have. None where nothing is reported."""
+    """The number of training processes in the report, but no more than all pods could have; None without a report."""
     report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return None
@@ -109,7 +115,7 @@ def first_ranks(obs: Observation) -> dict[str, int]:
 
 
 def _training(status: JobStatus, report: Report) -> Training | None:
-    """As reported; what is not old yet stays, so that news of the group do not each bring a new step."""
+    """The training as reported. A recent one stays, so that news of the group do not each write a new step."""
     known = status.training
     if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
         return known
@@ -125,9 +131,9 @@ def _training(status: JobStatus, report: Report) -> Training | None:
 
 
 def _with_costs(status: JobStatus, report: Report) -> list[Change]:
-    """The history, each change of a running group with what it cost once that is reported.
+    """The history, in which each change of a running group has its cost once that is reported.
 
-    That may be after the next change was decided on: the newest is looked for first, then what came before it.
+    The next change may have been decided on before: the newest change is looked up first, then the ones before it.
     """
     history = list(status.history)
     told = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
@@ -143,7 +149,7 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
 
 
 def _is_of(told: GroupChange, change: Change) -> bool:
-    """Whether the group's change, one since the job's last known generation, is what came of the job's."""
+    """Whether this change of the group, one since the last known generation, came of that change in the history."""
     in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS and told.pause_seconds is not None
     if told.reason == change.reason == MASTER_LOST:
         return in_time
@@ -152,7 +158,7 @@ def _is_of(told: GroupChange, change: Change) -> bool:
 
 
 def _is_measured_later(latest: GroupChange, report: Report) -> bool:
-    """Whether it is to be expected that the cost will be told."""
+    """Whether its cost is expected to be reported later."""
     return latest.pause_seconds is None and latest.before > 0 and report.state == "Running"
 
 

@@ -1,8 +1,8 @@
-"""GPUs held by pods of jobs that get no new pods: other teams may be entitled to them.
+"""GPUs held by pods of jobs that get no new pods: other teams may be entitled to them (99).
 
-Each job with live pods has a claim. A job whose spec cannot be read any more, or whose next pods are refused, keeps its
-pods and gets no more. A job that has ended, or is deleted and kept by a finalizer, is reclaimed before all others. So a
-borrower cannot keep GPUs by taking its job out of the allocation.
+Each job with live pods takes part in the allocation. A job whose spec cannot be read any more, or whose next pods are
+refused, keeps its pods and gets no more. A job that has ended, or is deleted and kept by a finalizer, is reclaimed
+before all others. So a borrower cannot keep GPUs by taking its job out of the allocation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
 
 LOWEST_PRIORITY = -(1 << 31) - 1
-"""Below that of any PriorityClass."""
+"""Lower than that of any PriorityClass."""
 
 
 def held(obs: Observation) -> tuple[OwnPod, ...]:
-    """Live pods of a job that wants none and does not delete them: another team may be entitled to their GPUs."""
+    """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
     job = obs.job
     if obs.wants_pods:
         return ()
@@ -50,9 +50,9 @@ def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 
 def as_it_is(demand: JobDemand) -> JobDemand:
-    """The demand of a job that keeps what it has and gets no more; others may be entitled to it.
+    """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
 
-    Without a master it has no say in its size, for it would be given a place for one.
+    Without a master it has no sizes, or it would be given a place for one.
     """
     count = len(demand.members)
     sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
@@ -70,9 +70,9 @@ def as_it_is(demand: JobDemand) -> JobDemand:
 
 
 def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
-    """The claim of a job of which only these pods are known; all their GPUs are of that flavor.
+    """The demand of a job of which only these pods are known; all their GPUs are of that flavor.
 
-    A job that may still run keeps the least size that its pods were made with, or is stopped as a whole.
+    A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
     master = next((pod for pod in pods if pod.role == "master"), None)
@@ -102,7 +102,7 @@ def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
 def flavor_held(
     pods: Sequence[OwnPod], labels: Mapping[str, Mapping[str, str]], flavors: Sequence[Flavor]
 ) -> str | None:
-    """The flavor of the GPUs that these pods hold, by the labels of their nodes; None where they hold none."""
+    """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
     for pod in pods:
         here = labels.get(pod.node or "")
         for flavor in flavors if here is not None else ():
@@ -112,7 +112,7 @@ def flavor_held(
 
 
 def member_of(pod: OwnPod) -> Member:
-    """A live pod as the allocator sees it."""
+    """The member that a live pod is."""
     return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
 
 

@@ -1,8 +1,8 @@
-"""Pods that are gone though nobody wanted it: how they are counted, told, and not replaced without end.
+"""Lost pods: how they are counted and described, and how long the job waits before it replaces them.
 
-What is lost again and again is waited with, by its cause (137). Losses that come together are one. Whoever deletes or
-evicts a pod that runs has a reason, and no wait comes of it. A kubelet that refuses pods is the node's trouble: the job
-avoids that node for a while.
+Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. A running pod that
+is deleted or evicted makes nobody wait, as somebody had a reason for that. A kubelet that refuses pods is the node's
+trouble: the job avoids that node for a while.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from elastic_operator.plan.job.survivors import go_on
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
-"""Of such changes in a job's history."""
+"""The reasons of losses in a job's history."""
 TOGETHER_SECONDS = 10.0
-"""Losses within so long of the first of them are one: a machine or a person at work."""
+"""Losses within this time after the first one are one: they have one cause, a machine or a person."""
 AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
-"""A node whose kubelet refused a pod is avoided for so long, doubled each time up to the longest."""
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
 REMEMBERED_SECONDS = 600.0
-"""And that it did so is forgotten so long afterwards."""
+"""The refusals are forgotten this long after the node is not avoided any more."""
 
 
 def losses(obs: Observation, now: float) -> Observation:
-    """Fewer members than last reported: some were lost. Without its master an incarnation is over.
+    """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
 
-    And with a node, unless the others have formed a group without it: nothing ends the connections to a machine that is
-    off, and they would wait for it in vain.
+    It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
+    the connections to a machine that is off, so the others would wait for it in vain.
     """
     has_master = bool(obs.live) and obs.live[0].role == "master"
     lost = lost_count(obs)
@@ -54,12 +54,12 @@ def losses(obs: Observation, now: float) -> Observation:
 
 
 def lost_count(obs: Observation) -> int:
-    """How many of the members that the last status counts are not there any more."""
+    """How many of the members that the last status counts are gone."""
     return obs.status.replicas - len(reported(obs))
 
 
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
-    """The job with so many losses written down and told."""
+    """The job with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
     avoided, excused = _avoid(obs, now), _is_excused(obs, lost, now)
     update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
@@ -74,24 +74,24 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
 
 def node_is_lost(obs: Observation) -> bool:
-    """Whether any of the pods that go is on a node that is lost."""
+    """Whether any of the pods that go is on a lost node."""
     return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
-    """The members that the last status knew; pods made since do not stand in for one that was lost meanwhile."""
+    """The members that the last status knew. A pod created since does not stand in for one that was lost meanwhile."""
     listed = {pod.name for pod in obs.status.pods}
     return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
 
 
 def _refused(obs: Observation) -> dict[str, OwnPod]:
-    """The nodes whose kubelets have refused members just now, each with one of them."""
+    """The nodes whose kubelets have just refused members, each with one of them."""
     refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
     return {pod.node: pod for pod in refused if pod.node}
 
 
 def _remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
-    """The nodes that are avoided or were so lately, by name."""
+    """The nodes that are avoided, or were so lately, by name."""
     return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
 
 
@@ -109,7 +109,7 @@ def _avoid(obs: Observation, now: float) -> list[AvoidedNode]:
 
 
 def avoiding(obs: Observation, now: float) -> Observation:
-    """The job with the nodes on which none of its pods is to be placed for now."""
+    """The job with the nodes on which none of its pods is placed for now."""
     known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
     if not known:
         return obs
@@ -118,21 +118,21 @@ def avoiding(obs: Observation, now: float) -> Observation:
 
 
 def avoided_seconds(times: int) -> int:
-    """For how long a node is avoided that refused pods so often in a row."""
+    """How long a node is avoided after this many refusals in a row."""
     return min(AVOIDED_SECONDS << min(times - 1, 30), LONGEST_AVOIDED_SECONDS)
 
 
 def _is_together(known: AvoidedNode, now: float) -> bool:
-    """Whether what the node refuses now came with what it refused before."""
+    """Whether the node's refusal now belongs to its refusal before."""
     return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
 
 
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
-    """Whether nothing is to wait for what is lost: pods that ran and were deleted or evicted, or that a node refused.
+    """Whether the loss makes nobody wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
-    A node that is avoided and refuses more was not the planner's choice, and pods that more nodes refuse than can be
-    avoided are to blame themselves: else they would go from node to node without end. A pod that is gone before it ran
-    may be gone again at once, whoever deletes it. Of one that the status does not list nobody may know whether it ran.
+    An avoided node that refuses more pods was not the planner's choice. Pods that more nodes refuse than can be avoided
+    are to blame themselves, or they would go from node to node for ever. A pod that is gone before it ran may be gone
+    at once again, whoever deletes it. If the status does not list a pod, nobody may know whether it ran.
     """
     gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
@@ -153,9 +153,9 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
 
 
 def _known_to_go(obs: Observation) -> set[str]:
-    """The pods that are lost and were listed, or are there still and have run or were refused.
+    """The lost pods that the status lists, and those that are still there and have run or were refused.
 
-    Those that were told to go before the newest change was written down are of an earlier loss.
+    Pods that were asked to go before the newest change was written down belong to an earlier loss.
     """
     alive, counted = {pod.name for pod in obs.live}, seconds(obs.status.history[0].time) if obs.status.history else 0
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
@@ -181,9 +181,9 @@ def _times_apart(times: Iterable[float]) -> int:
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """Pods that are lost as fast as they are made (a kubelet that refuses them, say) are not made without end.
+    """The status with a wait if pods are lost as fast as they are created (20).
 
-    A new master is not kept waiting for what happened to workers: without it nobody trains.
+    A new master does not wait for what happened to workers, since without it no pod trains.
     """
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
@@ -195,7 +195,9 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
-    """Names the pods: those that go for the cluster's reasons, then what the last status listed and is no more."""
+    """A sentence with the pods: first those that the cluster ended, then those that the last status listed and that are
+    gone.
+    """
     alive = {pod.name for pod in obs.live}
     causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}

@@ -1,4 +1,6 @@
-"""A new master that finds no place gets that of the highest worker: without a master the workers only wait."""
+"""A new master that finds no place gets the place of the highest worker, since without a master the workers
+only wait.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
 
 PLACE_SECONDS = 30.0
-"""A new master has so long to find a place by itself; each worker that goes gives it as long again."""
+"""A new master has this long to find a place by itself, and as long again after each worker that goes for it."""
 
 
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
-    """The grant without the highest worker, if the master has waited for its place for too long.
+    """The grant without the highest worker, if the master has waited too long for a place.
 
-    Not where the others would not make the minimum then: nothing would be gained.
+    Not if the others would then be fewer than the minimum: nothing would be gained.
     """
     assert obs.job.spec is not None
     lost_at = obs.status.master_lost_time
@@ -31,7 +33,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
 
 
 def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
-    """Whether there is no node for it, now or soon; not while something else keeps it from being made."""
+    """Whether there is no node for it, now or soon. Not if something else keeps it from being created."""
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)

@@ -1,7 +1,7 @@
-"""Who is to take part in an Elastic job, as its master reads it from an annotation of its pod.
+"""Who takes part in an Elastic job, as its master reads it from an annotation of its pod (51).
 
-What is wanted is worked out in each pass and compared with what was last told, so nothing is lost with this process. A
-new wish has a higher number than the one before; a new master begins with 1.
+The members are worked out in each pass and compared with the annotation, so nothing is lost with this process. A new
+list has a higher number than the one before; a new master begins with 1.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from elastic_operator.plan.facts.decisions import Grant, Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 
 _MOST_WISHES = 2**53
-"""A higher number was written by somebody else; one of 4,300 digits could be read, but not be written."""
+"""The operator writes no higher number. One of 4,300 digits could be read, but not be written."""
 
 MOST_NAMED = 1000
-"""Members of a larger job are told by uid alone, as all of a pod's annotations may have 256 KiB. Nobody but the reader
-needs their names."""
+"""In a larger job members are listed by uid alone, as all annotations of a pod may have 256 KiB. Names help only a
+person who reads them.
+"""
 
 Member = tuple[str, str]
 """Name and uid; "" for the uid of a pod that is not there yet."""
 
 
 def changed_membership(obs: Observation, now: float) -> Membership | None:
-    """What to tell the master, if it is to be told something new; `seen.live` are the pods that stay.
+    """The new list for the master, if it has changed; `obs.live` are the pods that stay.
 
-    A number that cannot be read any more was lower than the time in seconds.
+    If the number cannot be read any more, the time in seconds replaces it, which is higher.
     """
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
@@ -43,7 +44,7 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
 
 def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
-    """What a master is made with: the pods that are there, and those that come with it."""
+    """The list that a master is created with: the pods that are there, and those that are created with it."""
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
@@ -53,7 +54,7 @@ def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> s
 
 
 def _content(spec: JobSpec, members: Iterable[Member]) -> dict[str, Any]:
-    """All of an annotation but its number."""
+    """The annotation without its number."""
     told = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
         "members": told if len(told) <= MOST_NAMED else [{"uid": one["uid"]} for one in told],
@@ -72,7 +73,7 @@ def _text(wish: int, content: dict[str, Any]) -> str:
 
 
 def _read(text: str) -> dict[str, Any]:
-    """An annotation as it was written; empty where somebody else wrote it."""
+    """The annotation as it was written; empty if somebody else wrote it."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

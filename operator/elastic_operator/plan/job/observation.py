@@ -1,8 +1,8 @@
-"""What is known of one job after a look at it, and how a fact is put into its status.
+"""What is known of one job after a look at it, and how news are put into its status.
 
-An incarnation is one set of pods under one rendezvous id. `status.incarnation` names the present one; a pod that
-carries a lower number is on its way out, whatever else it says. So raising the number is the whole decision to replace
-all pods, and whoever reads it later, another replica of this operator included, does the rest.
+An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
+a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica
+of the operator that reads it later carries out the rest.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from elastic_operator.plan.facts.times import at
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is so now.
+    """The job now.
 
-    `live` are the members, master first; `gone` the pods to delete, each with the reason. `hold_until` is when pods may
-    be created again, `held_back` that the job is not even asked for before then. `finishing`: a worker has ended well,
-    the others will soon. `commit` is set when the status holds a decision to be written before anything is done.
-    `avoided` are nodes on which none is to be created now, each with why and until when, in words.
-    Of the nodes of its pods `unready_nodes` are not Ready, and `lost_nodes` have been so for too long; `kept_nodes`
-    would be lost, too, if not so many were away at once, and `training_nodes` if the master did not say that pods there
-    train. `asked` are the pods of a Torchrun job of which it is asked now whether they go on without the others.
+    `live` are the members, master first; `gone` are the pods to delete, each with the reason. No pods are created
+    before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
+    ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
+    `avoided` are nodes on which no pod is created now, with reason and time in words (137).
+
+    Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
+    would be lost, too, if not so many were away at once (86), and `training_nodes` if the master did not report that
+    pods there train (92). `asked` are the pods of a Torchrun job whose logs are read, to see whether they train on
+    (146).
     """
 
     job: Job
@@ -48,9 +50,9 @@ class Observation:
 
     @property
     def wants_pods(self) -> bool:
-        """Whether the allocator may give the job pods: not suspended, not ended, not waiting to be tried.
+        """Whether the allocator may give the job pods: not suspended, not ended, not waiting for its next try.
 
-        One that cannot be read any more, or is held, or more of whose pods are refused, may keep those that it has.
+        A job that cannot be read any more, or is held, or whose next pods are refused, may keep its pods.
         """
         spec = self.job.spec
         waits = self.job.stands or self.status.held_until
@@ -81,13 +83,13 @@ def set_condition(
 def record(
     status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
 ) -> JobStatus:
-    """The status with one more change of size in its history."""
+    """The status with this change of size added to its history."""
     change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
     return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
 
 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
-    """The status under which every present pod is on its way out."""
+    """The status by which every present pod goes."""
     update = {
         "incarnation": status.incarnation + 1,
         "running_since": None,
@@ -101,7 +103,7 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
 
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
-    """The job is over, badly."""
+    """The job, ended as failed."""
     status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
     status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
@@ -109,7 +111,7 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
 
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
-    """Every present pod goes; `status` is one that `end_incarnation` made."""
+    """Delete every present pod; `end_incarnation` has made the `status`."""
     gone = (*obs.gone, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
     ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in gone))
     return replace(
@@ -124,13 +126,13 @@ def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observatio
 
 
 def present(obs: Observation) -> list[OwnPod]:
-    """The pods of the present incarnation, whatever their state; not a master that another one has followed."""
+    """The pods of the present incarnation in any state, without a master that another one has followed."""
     own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
     return [p for p in own if not is_superseded(p, obs.status)]
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it is the master of an Elastic job that a newer one replaces, or is about to."""
+    """Whether it is the master of an Elastic job, and a newer one replaces it or is about to."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 

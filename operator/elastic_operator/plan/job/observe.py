@@ -1,7 +1,7 @@
-"""What happened to one job since its status was written: ends, failures, losses, incarnations that are over.
+"""What has happened to one job since its status was written: ends, failures, losses, incarnations that are over.
 
-From the job's pods and its last status; the result is the status with those facts recorded, and which pods are still
-members. What the job gets next is the allocator's to say (`allocate.py`), what is then done `settle.py`'s.
+The input is the job's pods and its last status. The result is the status with the news recorded, and the pods that are
+still members. The allocator then says what the job gets (`allocation`), and `reconcile` what is done.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from elastic_operator.plan.job.unplaceable import blocked, not_started, refused,
 from elastic_operator.plan.job.warnings import warn
 
 STEADY_SECONDS = 600.0
-"""Running so long without another one forgets earlier failures and waits."""
+"""Running this long without another one forgets earlier failures and waits."""
 MOST_WAITS_ENDED = 5
-"""So many edits end a job's wait for what could not be had."""
+"""This many edits end a job's wait for what could not be had (136)."""
 
 
 def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
-    """What happened to `job`; `unready_since` says since when each node that is not Ready is so.
+    """What has happened to `job`. `unready_since` has the nodes that are not Ready, and since when.
 
-    -inf where somebody has said that it is out of service.
+    The time is -inf for a node that somebody has tainted as out of service.
     """
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
@@ -75,7 +75,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
 
 
 def _hold(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits; one that could not start lets others pass."""
+    """A job between two incarnations keeps its place while it waits. One that could not start lets others pass."""
     obs = avoiding(obs, now)
     retry = obs.status.retry
     if retry is None or retry.waits_for or (retry.size is not None and obs.live):
@@ -85,7 +85,7 @@ def _hold(obs: Observation, now: float) -> Observation:
 
 
 def _judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
-    """Which nodes of its pods are not Ready, which of these are given up, and when that may change."""
+    """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
     assert obs.job.spec is not None
     patience, disruption = obs.job.spec.recovery.node_loss_seconds, obs.job.disruption
     unready = {node: unready_since[node] for pod in obs.job.pods if (node := pod.node) and node in unready_since}
@@ -113,7 +113,7 @@ def _judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: floa
 
 
 def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
-    """Whether it is to be asked now if the job's pods on other nodes go on, and from when on if not yet."""
+    """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
     assert obs.job.spec is not None
     left = survivors(obs.job, obs.status, unready)
     if left is None:
@@ -127,7 +127,7 @@ def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) 
 
 
 def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observation:
-    """Members on one side, pods that must go on the other."""
+    """Sort the pods into members and pods that must go, each with the reason."""
     assert obs.job.spec is not None
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
@@ -151,7 +151,7 @@ def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observat
 
 
 def _sort_unread(obs: Observation) -> Observation:
-    """The pods of a job of which no spec is known: those that stay, and those that a decision of old has go."""
+    """Sort the pods of a job without a readable spec: members stay, pods of an earlier incarnation go (99)."""
     pods = sorted(obs.job.pods, key=lambda p: (p.role != "master", p.index))
     staying = [pod for pod in pods if pod.deleting_since is None]
     old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
@@ -166,7 +166,7 @@ def _why_lost(obs: Observation, node: str, since: float) -> str:
 
 
 def _deadline(obs: Observation, now: float) -> Observation:
-    """Time with pods counts alone: who waits for GPUs that others hold is not late by its own fault (135)."""
+    """Only time with pods counts: a job that waits for GPUs of others is not late by its own fault (135)."""
     assert obs.job.spec is not None
     limit = obs.job.spec.active_deadline_seconds
     if limit is None:
@@ -179,7 +179,7 @@ def _deadline(obs: Observation, now: float) -> Observation:
 
 
 def _success(obs: Observation, now: float) -> Observation:
-    """The master's main container decides; told to go first, its exit says nothing."""
+    """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
         if pod.role == "master" and pod.main.exit_code == 0 and not was_told_to_go(pod):
             told = "The master finished with exit code 0."
@@ -200,7 +200,7 @@ def _suspension(obs: Observation, now: float) -> Observation:
 
 
 def _outdated(obs: Observation, now: float) -> Observation:
-    """Pods of an older template: the job was suspended, changed and resumed faster than anybody looked."""
+    """Replace pods of an older template: the job was suspended, changed and resumed between two looks (19)."""
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
         return obs
@@ -210,9 +210,9 @@ def _outdated(obs: Observation, now: float) -> Observation:
 
 
 def _steady(obs: Observation, now: float) -> Observation:
-    """Progress forgets failures, ten minutes of running where it cannot be told (135).
+    """Progress ends a row of failures; ten minutes of running do if progress cannot be told (135).
 
-    What had to wait is forgotten ten minutes after it could be tried again.
+    A wait is forgotten ten minutes after its time has come (87).
     """
     status = obs.status
     if status.running_since is None:
@@ -241,10 +241,10 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
 
 
 def _edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """A job without pods that somebody has edited, or suspended, does not wait for what could not be had before.
+    """An edit of a job without pods, or its suspension, ends its wait for what could not be had (136).
 
-    For a few edits, until it has run for a while: a script that edits a job which cannot start, again and again, would
-    have it make pods, and hold GPUs, without end.
+    Only a few edits do, until it has run for a while. Else a script that edits a job which cannot start, again and
+    again, would have it create pods and hold GPUs for ever.
     """
     retry, ended = obs.status.retry, obs.status.waits_ended_by_edits or 0
     if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:

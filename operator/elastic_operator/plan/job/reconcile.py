@@ -1,6 +1,6 @@
-"""What is done for one job, given what happened (`observe.py`) and what it was granted (`allocate.py`).
+"""What is done for one job, given what has happened (`observe`) and what it was granted (`allocation`).
 
-Creates what fits now, deletes what must go, and writes both down. The order of things is in `Plan`.
+It creates the pods that fit now, deletes those that must go, and writes both down. `Plan` says in which order.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 from elastic_operator.plan.job.waiting import seen_by
 
 FINISH_SECONDS = 60.0
-"""What the workers get to end by themselves after the master succeeded."""
+"""How long the workers have to end by themselves after the master has succeeded."""
 
 
 def reconcile(obs: Observation, grant: Grant | None, *, frozen: tuple[int, int], now: float) -> Plan:
-    """The plan for one job; `grant` is None where the allocator was not asked: it has no pods, or is to have none.
+    """The plan for one job. `grant` is None if it takes no part in the allocation: it has no pods, or must have none.
 
-    `frozen` is the `min:max` that pods of a new incarnation get in their environment.
+    `frozen` is the `min:max` that pods of a new incarnation get in their environment (11).
     """
     if obs.job.deleted:
         return Plan(status=obs.job.status, deletes=_of_nobody(obs, grant))
@@ -73,14 +73,14 @@ def _plan(
 
 
 def _of_nobody(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
-    """Deletes of pods of a job that gets no new ones, where another team is entitled to their GPUs."""
+    """Deletes pods of a job that gets no new ones, if another team is entitled to their GPUs (99)."""
     why = _why_smaller(grant)[1] if grant is not None else ""
     pods = [pod for pod in obs.job.pods if grant is not None and pod.uid in grant.release]
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in _in_order(pods))
 
 
 def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
-    """The plan of a job of which only its pods are known: they run on, and give back borrowed GPUs."""
+    """The plan of a job of which only the pods are known: they run on, and give back borrowed GPUs (99)."""
     obs = _write_down_change(_start_over_if_needed(obs, grant), grant, now)
     deletes = (*_deletes(obs), *_releases(obs, grant))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
@@ -88,8 +88,10 @@ def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
 
 
 def _after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
-    """Pods go as cleanPodPolicy says, those it keeps when others are entitled to their GPUs, the job when its time is
-    over.
+    """The plan of a job that has ended.
+
+    Pods go as cleanPodPolicy says. Those that it keeps go when others are entitled to their GPUs (99). The job itself
+    goes when its time is over.
     """
     spec, status = obs.job.spec, obs.status
     ended = seconds(status.completion_time)
@@ -110,21 +112,21 @@ def _after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether it is about to end by itself: the kubelet tells of a container's end before it tells of the pod's."""
+    """Whether it is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 
 def _without_pods(obs: Observation, now: float) -> Plan:
-    """All pods of a suspended job are deleted. Those of another one run on, if they hold no GPU; none are created."""
+    """Delete all pods of a suspended job. Pods of other jobs run on if they hold no GPU; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
     return _plan(obs, None, (*_deletes(obs), *going), (), now)
 
 
 def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
-    """A group that is given up as a whole, or whose pods cannot take the new size, ends its incarnation.
+    """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
 
-    One that is left below the job's minimum does not train at any size: those that stay wait for the others (16).
+    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16).
     """
     if not obs.live or obs.finishing:
         return obs
@@ -145,9 +147,10 @@ def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
 
 
 def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
-    """A new target is history and an event. To shrink is a decision to be written before it is acted on.
+    """Record a new target in the history, with an event. Shrinking is written down before it is done.
 
-    Growth is not: whoever finds its new pods, and not the status, decides the same again, and nobody waits for a write.
+    Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
+    for a write.
     """
     before, after, status = obs.status.target_replicas, grant.replicas, obs.status
     if before == after or obs.finishing:
@@ -182,9 +185,9 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
 
 
 def _tell_of_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
-    """As many pods as before, but some make way for others, and come again elsewhere.
+    """Record that some pods go for others and come again elsewhere, with the size unchanged.
 
-    Where none comes, the change was written down by a leader that did not get further.
+    If none comes again, an earlier leader has already recorded the change and got no further.
     """
     if obs.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in obs.live):
         return obs
@@ -195,7 +198,7 @@ def _tell_of_exchange(obs: Observation, grant: Grant, now: float) -> Observation
 
 
 def _why_smaller(grant: Grant) -> tuple[str, str]:
-    """The reason and the sentence: who gets the room, if somebody takes it."""
+    """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
     what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
@@ -205,7 +208,7 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
 
 
 def _creates(obs: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:
-    """Pods whose room is free and whose name is; a group starts only when its whole minimum can be made at once."""
+    """Pods whose room and name are free. A group starts only when its whole minimum can be created at once."""
     if obs.finishing or obs.job.stands or now < obs.hold_until:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
@@ -235,14 +238,14 @@ def _creates(obs: Observation, grant: Grant, frozen: tuple[int, int], now: float
 
 
 def _old_secret(obs: Observation) -> bool:
-    """Whether pods of this incarnation have their token from where an older release put it: all must have the same."""
+    """Whether pods of this incarnation have their token from an older release's Secret: all must have the same (97)."""
     return any(pod.incarnation == obs.status.incarnation and not pod.own_secret for pod in obs.job.pods)
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
-    """As many as lead to an allowed size: a step of growth waits until its room is free as a whole.
+    """As many pods as lead to an allowed size: a step of growth waits until all its room is free (36).
 
-    Below the minimum, and between two sizes, whatever can be made is made; a master in any case.
+    Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
     assert obs.job.spec is not None
     now = len(obs.live)

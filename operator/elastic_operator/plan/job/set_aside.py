@@ -1,6 +1,6 @@
-"""A job that is set aside because the operator raised at it: what runs goes on, and others still get what is theirs.
+"""A job that is set aside because the operator raised at it (88). Its pods run on, and others still get what is theirs.
 
-Made of as little as possible: of the job's name, its pods, and what was last known to be good.
+It is decided from as little as possible: the job's name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from elastic_operator.plan.job.observation import end_incarnation, record, set_c
 
 
 def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
-    """The last good demand, with the pods there are: others may be entitled to them, and they never get more.
+    """The last good demand, with the present pods: others may be entitled to them, and it never gets more.
 
-    None where none is left.
+    None if no pod is left.
     """
     staying = [pod for pod in pods if not pod.ended and pod.deleting_since is None]
     if not staying:
@@ -29,7 +29,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
 
 
 def plan_aside(job: Job, share: Assignment | None, now: float) -> Plan:
-    """Deletes the pods whose GPUs go to others, workers before the master; the status says why nothing else is done."""
+    """Delete the pods whose GPUs go to others, workers before the master. The status says why nothing else is done."""
     release = share.release if share is not None else ()
     going = sorted((pod for pod in job.pods if pod.uid in release), key=lambda pod: (pod.role == "master", -pod.index))
     why = "Others are entitled to its GPUs."

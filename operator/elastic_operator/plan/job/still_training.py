@@ -1,10 +1,10 @@
-"""Nodes that are not Ready and are alive all the same: the master of an Elastic job says that its pods there train.
+"""Nodes that are not Ready and yet train: the master of an Elastic job reports that its pods there do (92).
 
-Ready is what a kubelet could tell the API server. A pod on a node that is cut off from there alone trains on, and to
-give it up would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and
-believed as long as it answers, but not of pods that are to go: at worst a user who makes it lie keeps pods on a node
-where nobody else gets any. In Torchrun mode nobody can be asked. Whoever deletes a node or taints it out-of-service is
-believed before any master.
+Ready is what a kubelet could tell the API server. A node that only the API server cannot hear trains on. To give it up
+would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and believed
+while it answers, except about pods that are being deleted. A user who makes it lie keeps pods on a node where nobody
+else gets any, and no more. In Torchrun mode there is no master to ask. A node that is deleted or tainted out-of-service
+is lost, whatever the master says.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.job.observation import is_running, is_superseded
 
 FRESH_SECONDS = 5.0
-"""So old may an answer be; a master is asked each second meanwhile, and notices within 6 s that a pod is gone."""
+"""An answer counts for this long. The master is asked each second meanwhile, and notices within 6 s that a
+pod is gone.
+"""
 FORMING_SECONDS = 30.0
-"""Between two groups nobody can say who will be in the next one; it is waited for no longer than this."""
+"""Between two groups nobody knows who will be in the next one. A group is waited for no longer than this."""
 
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
-    """Of the nodes that would be given up since `due`, those with pods that train, as far as the master knows."""
+    """Of the nodes that would be given up since `due`, those with pods that train by the master's report."""
     master, report = _asked(job, status), job.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
@@ -35,12 +37,12 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 
 def fresh_until(job: Job, now: float) -> float:
-    """Until when the master's last answer is believed; one that was not asked since has time to answer."""
+    """Until when the master's last answer counts. A master that was not asked since then has time to answer."""
     return (now if job.heard is None else min(job.heard, now)) + FRESH_SECONDS
 
 
 def _asked(job: Job, status: JobStatus) -> OwnPod | None:
-    """The job's running master, where it can be asked."""
+    """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None
     masters = (pod for pod in job.pods if pod.role == "master" and pod.incarnation == status.incarnation)

@@ -1,10 +1,9 @@
-"""Whether the pods that a lost node leaves of a Torchrun job train on by themselves; then they are left alone (146).
+"""Finds the pods of a Torchrun job that train on after the loss of a node; they are left alone (146).
 
-Nothing ends the connections to a machine that is off, so those that are left may wait for it without end, and then all
-pods are replaced (47). But where the connections did end, torchrun has formed a smaller group within seconds. That is
-shown by what process 1 of each pod says in its log (`build/group.py`): pods that are one group, of just as many as they
-are, are connected with nobody else. It is looked for while the node is not given up yet, so by default nobody stands
-still for longer than before.
+Nothing ends the connections to a machine that is off. So the other pods may wait for it for ever, and then all pods are
+replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod writes
+its group into the log (`build/group.py`): if the pods are one group of just their number, they are connected with no
+other pod. The logs are read before the node is given up, so by default no pod stands still for longer than before.
 """
 
 from __future__ import annotations
@@ -17,16 +16,17 @@ from elastic_operator.plan.facts.job import Job, Survivors
 from elastic_operator.plan.job.observation import is_running
 
 ASK_SECONDS = 20.0
-"""For so long at least the logs are read before a node is given up. A group takes 10 s to form without a pod that is
-gone, and process 1 and the reading of logs some more. Kubernetes misses a node that is off after 40 s only."""
+"""The logs are read for this long at least before a node is given up. A group takes 10 s to form without a lost pod,
+and process 1 and the reading of logs take some more. Kubernetes misses a node that is off only after 40 s.
+"""
 BEGIN_SECONDS = 5.0
-"""Within that time the reading begins, if the operator works."""
+"""The reading begins within this time if the operator works."""
 
 
 def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> Survivors | None:
-    """Those that could be a group without the nodes that are not Ready since then; None where none could be.
+    """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
 
-    torchrun's store goes with the master, and nobody is a group below the minimum.
+    torchrun's store goes with the master, and fewer pods than the minimum are no group.
     """
     if job.spec is None or job.spec.is_elastic:
         return None
@@ -41,12 +41,14 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
 
 
 def go_on(job: Job, left: Survivors | None) -> bool:
-    """Whether those that are left are a group of their own."""
+    """Whether these pods are a group of their own."""
     return left is not None and job.group is not None and job.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
-    """When it is decided at the latest; -inf where it is, or where the clock was set back since it is asked."""
+    """When the question is decided at the latest; -inf if it is decided, or if the clock was set back since it was
+    asked.
+    """
     if left is None or go_on(job, left):
         return -inf
     if job.group is None:

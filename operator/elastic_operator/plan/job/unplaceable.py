@@ -1,7 +1,6 @@
-"""Pods that cannot be had now: refused by the API server, without a node, or with one and not able to start there.
+"""Pods that cannot be had now: refused by the API server, without a node, or with a node and unable to start there.
 
-They are taken back, and what they were for is tried again later, by itself; where only the node was chosen in vain, at
-once.
+They are taken back, and tried again later by themselves. If only the chosen node was in vain, they are tried at once.
 """
 
 from __future__ import annotations
@@ -21,27 +20,30 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
-"""Pods that the API server refuses are tried again after so long, doubled each time up to the longest."""
+"""How long pods that the API server refuses wait: at first, and doubled each time up to the longest (27)."""
 STUCK_SECONDS = 60.0
-"""A pod the scheduler cannot place for so long is taken back."""
+"""A pod that the scheduler cannot place for this long is taken back (10)."""
 UNPLACED_SECONDS = 30
 LONGEST_UNPLACED_SECONDS = 1800
-"""And is tried again after so long, doubled each time up to the longest."""
+"""How long it then waits: at first, and doubled each time up to the longest."""
 UNPLACED = "the scheduler cannot place"
-"""So the reason begins of a try that ended so: it counts how often others went for the job in vain (139)."""
+"""The first words of the reason of such a try. They mark the tries that count as in vain (139)."""
 NOT_STARTED_SECONDS = 60
 LONGEST_NOT_STARTED_SECONDS = 3600
-"""Pods that do not start are tried again after so long, doubled each time up to the longest: Kueue's defaults."""
+"""How long pods that did not start wait: at first, and doubled each time up to the longest. These are
+Kueue's defaults.
+"""
 UNNAMED = 12
-"""Where the kubelet names no trouble, pods get so many times as long: a volume is attached, or its files get another
-owner, or an older kubelet pulls an image."""
+"""Pods get this many times as long if the kubelet names no trouble: a volume is attached, or its files get another
+owner, or an older kubelet pulls an image.
+"""
 
 
 def shut_out(obs: Observation, now: float) -> Observation:
-    """Pods that were planned for a node that has closed since, and are not bound to it, are made elsewhere (142).
+    """Pods planned for a node that has closed since, and not bound to it, are created elsewhere (142).
 
-    They have done no work, and nobody is to blame: nothing is counted, and nothing waits. Where the master is among
-    them, the others of a Torchrun job have not trained yet, those of an Elastic one wait for the next master.
+    They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
+    the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
     """
     assert obs.job.spec is not None
     waiting = [(pod, pod.node) for pod in obs.live if not pod.bound and pod.node in obs.job.closed]
@@ -62,7 +64,7 @@ def shut_out(obs: Observation, now: float) -> Observation:
 
 
 def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """What does not make the minimum, and cannot before somebody edits the job, gives its place back."""
+    """Pods of a job below its minimum go if no more can be created before somebody edits it."""
     assert obs.job.spec is not None
     if not obs.job.stands or not obs.live:
         return obs
@@ -73,10 +75,10 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
 
 
 def blocked(obs: Observation, now: float) -> Observation:
-    """More pods than there are the API server does not take: tried again later, by itself.
+    """The API server accepts no more pods than there are. More are tried again later (27).
 
-    What does not make the minimum goes meanwhile, since it may stand in others' way: two jobs under one quota, say.
-    Pods on their way out may be what stands in the way, so these are waited for first.
+    Pods that do not make the minimum go meanwhile, since they may stand in others' way, as of two jobs under one quota.
+    Leaving pods may be the ones in the way, so these are waited for first.
     """
     assert obs.job.spec is not None
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
@@ -87,9 +89,9 @@ def blocked(obs: Observation, now: float) -> Observation:
 
 
 def stuck(obs: Observation, now: float) -> Observation:
-    """Pods the scheduler cannot place are taken back, and the size they were for is not tried for a while.
+    """Take back pods that the scheduler cannot place, and do not try their size for a while (10).
 
-    Those that ask for new nodes get longer; where no node came, what there is of the minimum goes with them.
+    Pods that ask for new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
     """
     waiting = [pod for pod in obs.live if pod.unschedulable and pod.unschedulable_since is not None]
     if not waiting:
@@ -109,11 +111,11 @@ def stuck(obs: Observation, now: float) -> Observation:
 
 
 def not_started(obs: Observation, now: float) -> Observation:
-    """Pods that have a node and do not start there (an image, a volume, a setting that is not to be had) go (136).
+    """Take back pods that have a node and do not start there, for want of an image, a volume or a setting (136).
 
-    Those that are left go with them if they are fewer than the minimum: they would hold GPUs for nothing. An init
-    container that runs is the user's own code at work, as the main one is later. An image that is on its way takes what
-    it takes: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
+    The other pods go with them if they are fewer than the minimum: they would hold GPUs for nothing. A running init
+    container is the user's own code, like the main container later. An image that is being pulled has all the time it
+    needs: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
     """
     waiting = [pod for pod in obs.live if _starts(pod) and not _is_awaited(obs, pod)]
     waiting = [pod for pod in waiting if pod.node not in obs.unready_nodes and not pod.main.is_on_its_way]
@@ -132,9 +134,10 @@ def not_started(obs: Observation, now: float) -> Observation:
 
 
 def takes_from(retry: Retry | None) -> float:
-    """From when on (epoch seconds) others go for a job again whose pods the scheduler placed nowhere, time after time.
+    """When (epoch seconds) pods of others go again for a job whose pods the scheduler placed nowhere, time after time
+    (139).
 
-    What is idle it gets as before.
+    It gets idle GPUs as before.
     """
     if retry is None or retry.waits_for or not retry.reason.startswith(UNPLACED):
         return 0.0
@@ -149,13 +152,15 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """Since when it waits for what it waits for now: images of later containers are pulled when the earlier end."""
+    """The time since when it waits for its present step: images of later containers are pulled when the earlier ones
+    end.
+    """
     bound = pod.created if pod.bound_since is None else pod.bound_since
     return max(bound, pod.main.waiting_since or bound)
 
 
 def _start_seconds(obs: Observation, pod: OwnPod) -> int:
-    """How long the pod gets to start."""
+    """How long the pod has to start."""
     return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
 
 
@@ -172,18 +177,18 @@ def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
 
 
 def _is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether it is a master that the others wait for, for as long as they do."""
+    """Whether it is a master that the others wait for. They limit that time themselves (`elastic.absence`)."""
     return pod.role == "master" and obs.status.master_lost_time is not None
 
 
 def _patience(obs: Observation, pod: OwnPod) -> float:
-    """How long the scheduler gets for it, in seconds."""
+    """How long the scheduler has to place it, in seconds."""
     provisioning = obs.job.provisioning
     return provisioning.timeout_seconds if provisioning and _asks_for_nodes(obs, pod) else STUCK_SECONDS
 
 
 def _asks_for_nodes(obs: Observation, pod: OwnPod) -> bool:
-    """Whether no node was chosen for it, and those that have one do not make the minimum."""
+    """Whether no node was chosen for it, and the pods with a node do not make the minimum."""
     placed = sum(member.node is not None for member in obs.live)
     return obs.job.provisioning is not None and pod.node is None and placed < _minimum(obs)
 
@@ -203,12 +208,12 @@ def _try_later(
     times: tuple[int, int],
     waits_for: Literal["Nodes"] | None = None,
 ) -> Observation:
-    """Only `left` can be had now, which go too if they are fewer than `least`.
+    """Keep only the pods `left`, or none of them if they are fewer than `least`, and try again later.
 
-    A larger size is tried again after the first of `times`, doubled each time up to the second, and up to half as long
-    again, so that two jobs that stand in each other's way do not try together for ever. Where it `waits_for` nodes, no
-    size is ruled out meanwhile: only nodes are not asked for. Tries that the scheduler placed nowhere count by
-    themselves: others rest from the job after so many of them (139).
+    The next try of a larger size comes after the first of `times`, doubled each time up to the second, and longer by up
+    to half, so that two jobs in each other's way do not try together for ever. With `waits_for`, sizes are tried
+    meanwhile, and only nodes are not asked for. Tries that the scheduler placed nowhere are counted by themselves
+    (139).
     """
     before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))

@@ -1,7 +1,7 @@
-"""Why pods do not run yet, as far as somebody can act on it: no node, no image, no scheduler.
+"""Why pods do not run yet, if a person can do something about it: no node, no image, no scheduler.
 
-A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Where that is missing, none has
-looked at the pod: it is away, or the pod asks for one by a name that nobody answers to.
+A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Without that condition, no
+scheduler has looked at the pod: it is away, or the pod names one that does not exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.text import MOST_NAMED, listed
 from elastic_operator.plan.job.observation import Observation
 
 UNSEEN_SECONDS = 30.0
-"""kube-scheduler looks at a new pod within milliseconds, with a long queue before it within seconds."""
+"""kube-scheduler looks at a new pod within milliseconds, or within seconds if its queue is long."""
 
 
 def seen_by(obs: Observation) -> list[float]:
@@ -23,7 +23,7 @@ def seen_by(obs: Observation) -> list[float]:
 
 
 def why_pods_wait(obs: Observation, now: float) -> list[str]:
-    """A sentence for each reason, with the pods that wait for it; many reasons are not all told."""
+    """A sentence for each reason, with the pods that wait for it. Not all of many reasons are named."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for pod in obs.live:
         if why := _why(obs, pod, now):

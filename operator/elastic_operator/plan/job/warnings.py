@@ -1,6 +1,6 @@
-"""What a job is warned of though it goes on: a condition for each thing, True as long as there is a reason.
+"""Warnings about a job that goes on: one condition for each, True while there is a reason.
 
-One rule for all of them, as nearly every job has nothing to be warned of in nearly every pass.
+All of them have one rule, as nearly every job has nothing to be warned of in nearly every pass.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _still_training(obs: Observation) -> str:
 
 
 def _given_up(obs: Observation) -> str:
-    """The pods that the master has given up though they run, each with the node to look at (105)."""
+    """The pods that the master has given up though they run, each with its node (105)."""
     report = report_of(obs)
     if not report or not report.given_up:
         return ""

@@ -1,1 +1,1 @@
-"""From quota policies to teams, and what the status of a policy says."""
+"""Makes teams of quota policies, and says what a policy's status reports."""

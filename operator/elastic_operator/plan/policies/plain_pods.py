@@ -1,11 +1,12 @@
-"""How many GPUs plain pods, those of no job, may hold in each namespace that a policy covers.
+"""How many GPUs plain pods, those of no job, may hold in each namespace that a policy covers (98).
 
-The rule: a team's plain pods and jobs that are not preemptible, whose GPUs cannot be reclaimed, hold no more than its
-guarantee. Its other jobs do not count: GPUs that they hold beyond the guarantee are borrowed, and can be reclaimed. A
-team that fills its guarantee with preemptible jobs may still make plain pods; its jobs then borrow.
+The rule: a team's plain pods and its jobs that are not preemptible, whose GPUs cannot be reclaimed, hold no more than
+its guarantee. Its other jobs do not count: what they hold beyond the guarantee is borrowed, and can be reclaimed. A
+team that fills its guarantee with preemptible jobs may still create plain pods; its jobs then borrow.
 
 The API server enforces the answer, for each namespace and extended resource by itself. It knows no nodes, so flavors of
-one resource add up; and it lets a pod in when it is made, so one that waits for a node counts as one that runs.
+one resource are added up. It admits a pod when that is created, so a pod that waits for a node counts like one that
+runs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def plain_pod_limits(
 ) -> dict[str, dict[str, int]]:
     """The most GPUs of each resource that plain pods may hold together, for each namespace in `team_of`.
 
-    `plain` is what plain pods hold, with a node or without; `kept` what jobs hold that are not preemptible. All that a
-    team holds in its other namespaces is off the limit of each: there is one guarantee for all of them.
+    `plain` is what plain pods hold, with a node or without; `kept` is what jobs that are not preemptible hold. What a
+    team holds in its other namespaces is subtracted from the limit of each: there is one guarantee for all of them.
     """
     books = _Books(teams, team_of, flavors, plain=plain, kept=kept)
     resources = sorted({resource for flavor in flavors for resource in flavor.resources})
@@ -59,7 +60,7 @@ class _Books:
                 self._held[team.name].update(kept.get(namespace, {}))
 
     def limit(self, namespace: str, resource: str) -> int:
-        """As many as every team on the way up has room for."""
+        """The least that any team on the path has room for."""
         return min((self._room(team, namespace, resource) for team in self._path(namespace)), default=0)
 
     def _path(self, namespace: str) -> Iterator[Team]:

@@ -1,7 +1,8 @@
-"""From the quota policies of a cluster to the teams that the allocator reads: who owns which namespace, who is whose
-parent. What cannot be as written is settled the same way whatever the order, and told: the older policy wins.
+"""Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
+parent.
 
-A policy whose parent cannot be its parent stands at the top, since a guarantee must not vanish by somebody's mistake.
+If policies contradict each other, the older one wins, whatever their order, and their statuses say so. A policy whose
+parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from elastic_operator.plan.facts.text import listed
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A quota policy as stored. `invalid` says in words why its spec could not be read, where `spec` is None.
+    """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
 
-    `fault` is why it is set aside: the operator met an error of its own at it. Its `spec` is then the last good one.
+    `fault` says why it is set aside after an error of the operator's own (88). Its `spec` is then the last good one.
     """
 
     uid: str
@@ -39,7 +40,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What of a policy is not as written: one CamelCase word, and a sentence that says what to do."""
+    """A part of a policy that is not in effect as written: one CamelCase word, and a sentence that says what to do."""
 
     reason: str
     message: str
@@ -47,10 +48,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the policies come to. Teams are ordered by age; each bears its policy's name.
+    """The teams that the policies make, ordered by age; each has its policy's name.
 
-    `team_of` is the team of each namespace that a policy covers, `problems` what is wrong by policy uid, and
-    `grace_ceilings` the most seconds that a leaving pod gets, by team, where there is such a ceiling.
+    `team_of` is the team of each namespace that a policy covers. `problems` are what is wrong, by policy uid.
+    `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
     """
 
     teams: tuple[Team, ...] = ()
@@ -74,24 +75,26 @@ class _Readable:
 
 
 class _Problems:
-    """What was found wrong so far."""
+    """The problems found so far."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[Problem, ...]] = {}
 
     def add(self, uid: str, reason: str, message: str) -> None:
-        """One more."""
+        """Add a problem."""
         self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
 
     def all(self) -> Mapping[str, tuple[Problem, ...]]:
-        """All, by policy uid."""
+        """All problems, by policy uid."""
         return dict(self._found)
 
 
 def resolve(
     policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
 ) -> Resolved:
-    """Teams from policies; `flavors` are the names of those that the settings know. Their order makes no difference."""
+    """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
+    order.
+    """
     problems = _Problems()
     by_age = sorted(policies, key=lambda policy: (policy.created, policy.uid))
     readable = tuple(_readable(by_age, problems))
@@ -157,7 +160,7 @@ def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _
 
 
 def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the oldest of a circle, it gets to the top, and all of the circle are told."""
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all of the circle."""
     circle = _circle(oldest.name, parents)
     if not circle:
         return
@@ -174,7 +177,7 @@ def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, st
 
 
 def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
-    """The policies on the way from `start` up to itself; empty if there is no such way."""
+    """The policies on the path from `start` up to itself; empty if there is no such path."""
     way, name = [start], parents.get(start)
     while name is not None and name not in way:
         way.append(name)
@@ -185,7 +188,7 @@ def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 def _owners(
     policies: Sequence[_Readable], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
 ) -> dict[str, str]:
-    """The policy of each namespace that one covers."""
+    """The policy of each covered namespace."""
     owners: dict[str, str] = {}
     for policy in policies:
         if policy.name in parents:
@@ -216,7 +219,7 @@ def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """Namespaces that the policy asks for, in order; those it names need not exist yet."""
+    """Namespaces that the policy asks for, in order. A namespace that it names need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))

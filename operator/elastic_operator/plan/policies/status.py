@@ -1,7 +1,7 @@
-"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not as its writer may think.
+"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not in effect as written.
 
-The numbers are those of the accounts after a pass; who counts as wrong, and in which words, comes from `policies`. A
-parent's numbers are the sums of its children's.
+The numbers are those of the accounts after a pass; `resolve` says what is wrong, and in which words. A parent's numbers
+are the sums of its children's.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
-"""Reasons of problems that a policy has with itself or the settings; all others are with other policies."""
+"""Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The policy that is reported on: as it was stored at the pass, and what is wrong with it."""
+    """The reported policy as it was stored at the pass, and its problems."""
 
     name: str
     generation: int
@@ -50,7 +50,7 @@ class _Finding:
 
 @dataclass(slots=True)
 class _Below:
-    """Sums over the accounts at and below one, of those without children."""
+    """Sums over the accounts without children at and below one account."""
 
     borrowed: int = 0
     pending: int = 0
@@ -58,7 +58,7 @@ class _Below:
 
 
 class Overview:
-    """The accounts of one pass, and how many jobs each team has. Not to be read after the next pass has begun.
+    """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
     `stopped` are reason and sentence if nothing is reclaimed now.
     """
@@ -80,7 +80,7 @@ class Overview:
         self._count_jobs(accounts, jobs)
 
     def _take_in(self, accounts: Sequence[Account]) -> None:
-        """All accounts of one flavor."""
+        """Add up all accounts of one flavor."""
         parents = {account.parent for account in accounts}
         for account in accounts:
             self._of.setdefault(account.team.name, []).append(account)
@@ -93,7 +93,7 @@ class Overview:
                 self._add(account)
 
     def _add(self, account: Account) -> None:
-        """Count one without children, for itself and for all above it."""
+        """Count an account without children, for itself and for all above it."""
         borrowed = max(0, account.used_now - account.guaranteed)
         self._all_borrowed[account.flavor] += borrowed
         for one in account.path:
@@ -112,7 +112,7 @@ class Overview:
                 self._queued.update(above.get(team, ()))
 
     def status(self, subject: Subject, *, before: PolicyStatus, now: float) -> PolicyStatus:
-        """The status that the policy should have; `before` is the one it has, `now` is in epoch seconds."""
+        """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
         accounts = self._of.get(subject.name, [])
         amounts = [self._amounts(account) for account in accounts]
         jobs = JobCounts(running=self._running[subject.name], queued=self._queued[subject.name])
@@ -174,7 +174,7 @@ class Overview:
 
 
 def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
-    """Reason and message: the first one's reason, and the sentences of all."""
+    """Reason and message: the reason of the first problem, and the sentences of all."""
     return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
 
 
@@ -193,12 +193,12 @@ def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) ->
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
-    """Whether the flavor is the policy's by what it says, or by what its pods do."""
+    """Whether the policy mentions the flavor, or its pods use it."""
     return account.flavor in account.team.quotas or amounts.used > 0 or amounts.pending > 0
 
 
 def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:
-    """All flavors together; without a limit in one of them there is none."""
+    """All flavors together; without a limit in one of them there is none in all."""
     limits = [one.limit for one in amounts if one.limit is not None]
     return Amounts(
         guaranteed=sum(one.guaranteed for one in amounts),

@@ -1,1 +1,1 @@
-"""Whose pods go so that others get theirs: who may take from whom, and which way costs least."""
+"""Preemption: who may take from whom, which pods go, and which option costs least."""

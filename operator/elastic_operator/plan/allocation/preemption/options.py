@@ -1,7 +1,7 @@
-"""The ways onto nodes for the pods of one taker: who would have to go where, the cheapest first.
+"""The options for the pods of one taker: which units would have to go from which node, the cheapest first.
 
-A way becomes dearer, not cheaper, while the taker, or another one like it, takes elsewhere. So the ways are looked for
-once for all who are alike, and each is only looked at again when it is the cheapest left.
+While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
+once for all takers that are alike, and an option is checked again only when it is the cheapest left (44).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Vict
 from elastic_operator.plan.allocation.state import AllocationState
 
 Found = list[tuple[tuple[float, ...], int]]
-"""A heap of ways that were found, as prices and nodes."""
+"""A heap of options, as prices and nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How one pod gets onto one node: these must go."""
+    """One pod fits onto the node if these units go."""
 
     node: int
     units: tuple[Unit, ...]
@@ -29,14 +29,14 @@ class Option:
 
 
 class Options:
-    """All ways for one taker, by the role of its pods."""
+    """All options for one taker, by the role of its pods."""
 
     def __init__(self, state: AllocationState, taker: JobEntry, victims: Victims, *, only: int | None = None) -> None:
         self._state, self._taker, self._victims, self._only = state, taker, victims, only
         self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest way for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
+        """The cheapest option for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
         taking = self._victims.taking(need)
         if role not in self._known:
             quick = self._at_first_sight(role, taking) if self._only is None else None
@@ -46,7 +46,9 @@ class Options:
         return self._first_that_still_is(self._known[role], role, taking)
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
-        """What a taker of the same team and rank found, if this one has nothing of its own to give either."""
+        """The options found for a taker of the same team and rank, if this taker has no pods of its own to
+        give (44).
+        """
         taker = self._taker
         if taker.size or self._only is not None:
             return self._look(role, taking)
@@ -76,7 +78,7 @@ class Options:
         return None
 
     def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
-        """A way that no other can be cheaper than: one worker goes, of the weakest, and not a GPU more than needed."""
+        """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
         ask, board = self._taker.ask(role), self._state.board
         if not ask.gpus or taking is None:
             return None
@@ -94,7 +96,9 @@ class Options:
         return None
 
     def _option(self, role: str, node: int, taking: Taking | None) -> Option | None:
-        """The cheapest way onto the node: the weakest go until the pod fits, then none of them goes needlessly."""
+        """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
+        dropped.
+        """
         state, taker, victims = self._state, self._taker, self._victims
         if taker.request and _is_promised(state, node, taker):
             return None
@@ -117,10 +121,10 @@ class Options:
 
 
 def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
-    """Whether somebody makes way there for another foreign pod already.
+    """Whether pods go there already for another pending pod (46).
 
-    kube-scheduler counts a pod that is nominated for a node as if it were there: two of them would keep each other out
-    until the room of both is free. Those of one gang wait for all of it anyway.
+    kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
+    out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.request)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
@@ -142,10 +146,11 @@ def _needed(state: AllocationState, taker: JobEntry, role: str, node: int, chose
 
 
 def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost; of whole jobs first those of the team furthest beyond, of low priority.
+    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team furthest beyond, and of low
+    priority.
 
-    For a gang, few GPUs lost come before that: it takes many nodes, and parts of jobs elsewhere that end with it would
-    be lost in vain (144).
+    For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
+    parts on others in vain (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)

@@ -1,7 +1,7 @@
-"""Makes room for a job by having others go: the cheapest way for each missing pod (`ways`), all of them or nothing.
+"""Makes room for a job by displacing others: the cheapest option for each missing pod, for all of them or none.
 
-Where a limit is in the way, room is made under it first. At the end, each pod that was to go is kept after all if those
-who took its room fit elsewhere.
+If a limit is in the way, room is made under the limit first. At the end of a round, each pod that was to go is kept
+after all if its takers fit elsewhere.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from elastic_operator.plan.facts.snapshot import Member
 def displace(
     state: AllocationState, taker: JobEntry, roles: Sequence[str], victims: Victims, *, only: int | None = None
 ) -> bool:
-    """Seat all these roles, displacing what `victims` allow; all of them, or nothing and False.
+    """Seat pods of all these roles by displacing what `victims` allow. Returns False, with nothing changed, unless all
+    fit.
 
-    Others go from the node `only`, if it is given.
+    If `only` is given, pods go from that node only.
     """
     if not victims.any():
         return False
@@ -40,7 +41,7 @@ def displace(
 
 
 def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
-    """Have the weakest under each limit go that `need` more would pass."""
+    """Have the weakest units under each limit go that `need` more GPUs would pass."""
     account = taker.account
     if account is None or taker.request:
         return True
@@ -68,13 +69,13 @@ def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options
 
 
 def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
-    """Whether a GPU that is idle may be used, or is kept for its owner."""
+    """Whether the team may use an idle GPU, or it is kept for its owner."""
     account = taker.account
     return not account or state.accounts.may_borrow(account, taker.ask(role).gpus)
 
 
 def give_back(state: AllocationState) -> None:
-    """Keep each pod that was to go after all, the strongest first, if those who took its room fit elsewhere."""
+    """Keep each pod that was to go after all, the strongest first, if its takers fit elsewhere."""
     for entry in sorted(state.touched, key=lambda entry: entry.rank):
         if len(entry.kept) == len(entry.staying) or (entry.displaced and not entry.served) or not entry.sizes:
             continue
@@ -85,7 +86,9 @@ def give_back(state: AllocationState) -> None:
 
 
 def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
-    """Its own pods instead of as many that are to come, where they have their room again; without its master none."""
+    """Keep its own pods instead of as many new ones, where they have their room again; without its master,
+    keep none.
+    """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
         if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
@@ -105,7 +108,7 @@ def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequen
 
 
 def _keep_more(state: AllocationState, entry: JobEntry) -> None:
-    """As many as may stay; a job that has an allowed size is left with one."""
+    """Keep as many members as may stay; a job that has an allowed size is left with one."""
     good = state.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
         if entry.fits_more(1):
@@ -133,6 +136,6 @@ def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> Non
 
 
 def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:
-    """Seats on the node that may move, those of the weakest jobs first."""
+    """The seats on the node that may move, those of the weakest jobs first."""
     here = [] if node is None else [(c, s) for c, s in state.seated[node] if not (c.request and c.request.promised)]
     return sorted(here, key=lambda pair: -pair[0].rank)

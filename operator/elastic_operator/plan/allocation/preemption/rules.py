@@ -1,10 +1,14 @@
 """Who may take GPUs from whom.
 
-A taker is entitled to a pod of another team if the other uses more than its guarantee before that pod goes, and the
-taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other does not
-end up lower than the taker relative to their fair shares; or, for a minimum, uses more than its fair share before. All
-this at every level on which the two are apart. So no two can take from each other in turn. A namespace without a policy
-has a share of its own only against others without one; to all other teams, these are one (111).
+A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
+these holds for the taker with all it asks for:
+* It stays within its own guarantee.
+* It stays within its fair share, and the other team does not end up lower relative to their fair shares.
+* It asks for a minimum and stays within its fair share, and the other team uses more than its fair share (33).
+
+This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
+turn. A namespace without a policy has a share of its own only against others without one; to all other teams, these are
+one team (111).
 """
 
 from __future__ import annotations
@@ -18,25 +22,25 @@ Path = tuple[Account, ...]
 
 
 class Taking:
-    """One taker's try: what it still needs in GPUs, whether to grow, and what it has chosen to take so far."""
+    """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far."""
 
     def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
         self.taker, self.need, self.growing = taker, need, growing
         self._taken: dict[Account, int] = {}
 
     def copy(self) -> Taking:
-        """The same try, to go on from separately."""
+        """A copy that goes on separately."""
         other = Taking(self.taker, self.need, growing=self.growing)
         other._taken = dict(self._taken)
         return other
 
     def take(self, victim: Account, gpus: int) -> None:
-        """Count so many GPUs of the victim's as taken."""
+        """Count that many GPUs of the victim as taken."""
         for account in victim.path:
             self._taken[account] = self._taken.get(account, 0) + gpus
 
     def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
-        """Those from which it may come to take something, at once or after it has taken from others."""
+        """The accounts from which it may take something, now or after it has taken from others."""
         if self._hopeless():
             return frozenset()
         trial, found = self.copy(), set[Account]()
@@ -49,9 +53,10 @@ class Taking:
         return frozenset(found)
 
     def may(self, victim: Account, gpus: int, *, held: bool = False) -> bool:
-        """Whether it may take a unit of so many GPUs from another team, after what it has taken so far.
+        """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
 
-        What the team only holds makes nobody lose a pod: it counts as its use where the unit is `held` itself.
+        GPUs that are only held count as the team's use only if the unit itself is `held`; taking it deletes no pod
+        (37).
         """
         ours, theirs = apart(self.taker, victim)
         beyond_share = True
@@ -74,7 +79,7 @@ class Taking:
         )
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
-        """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""
+        """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
             taker, victim = own or ours[-1], other or theirs[-1]
             left = self._used(victim) - gpus - (0 if held else victim.held)
@@ -83,14 +88,14 @@ class Taking:
         return True
 
     def excess(self, victim: Account) -> float:
-        """How far the victim stands beyond its fair share, where it and the taker are apart; -1 within one team."""
+        """The victim's saturation where the two are apart; -1 within one team."""
         _, theirs = apart(self.taker, victim)
         return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _hopeless(self) -> bool:
-        """Whether it may take nothing from any other team: it would stand beyond its own fair share.
+        """Whether it may take nothing from any other team, since it would be beyond its own fair share.
 
-        It may be within one share of two: of its own, against the next namespace, or of all namespaces like it.
+        One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
         """
         nearest = {self.taker, self.taker.outward[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)

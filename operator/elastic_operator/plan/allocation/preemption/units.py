@@ -1,7 +1,7 @@
-"""What the jobs under one account give, the weakest first, listed once for all that is taken.
+"""The units that the jobs under one account give, the weakest first, listed once for all that is taken.
 
-What makes one unit weaker than another does not change while units go, but for how far each team stands beyond its
-share. So units are kept in heaps of those that stand or fall together, and only the heaps' first ones are compared.
+While units go, the order of two units changes only with how far their teams stand beyond their shares. So units whose
+order cannot change are kept in one heap, and only the first ones of the heaps are compared.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 
 _Entry = tuple[tuple[float, ...], int, Unit]
-"""What a unit is weak by, its place in the order in which units were listed, and the unit."""
+"""The sort key of a unit, its position in the order of listing, and the unit."""
 _Heaps = dict[tuple[Account | None, int, bool], list[_Entry]]
-"""By whose they are, how many GPUs go, and whether these are only held: `Victims.may_go` says the same of all."""
+"""Heaps by account, GPUs that go, and whether these are only held: `Victims.may_go` has one answer for all units of a
+heap.
+"""
 
 
 class Offers:
-    """Units that are taken one after the other; whoever takes one has it go before the next is asked for."""
+    """Hands out units one by one. The caller has each unit go before it asks for the next one."""
 
     def __init__(self, victims: Victims, account: Account) -> None:
         self._victims = victims
         self._singles: _Heaps = {}
         self._wholes: _Heaps = {}
         self._current: dict[JobEntry, Unit | None] = {}
-        """Each job's whole as it is in `_wholes`."""
+        """For each job, the unit of all its pods as it is listed in `_wholes`."""
         self._gone: set[JobEntry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(victims.under(account))
-        """Jobs whose whole is not listed, or no longer as it is. They are listed when no single pod may go."""
+        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
         for entry in self._unlisted:
             self._list(self._singles, victims.singles(entry))
 

@@ -1,8 +1,8 @@
-"""What may make way for a pod: the units that go together, what each costs, and who goes first.
+"""Which pods may go for a taker: the units that go together, what each costs, and which goes first.
 
-Within a team, a minimum may take what other jobs have above theirs, and whole jobs of strictly lower priority, or whose
-turn is over. From another team it may take the same, and whole jobs of any priority, as far as it is entitled to
-(`entitle`). Growth takes from other teams only.
+Within a team, a minimum may take what other jobs have above their minima, whole jobs of strictly lower priority, and
+whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, provided that it
+is entitled to that (`rules`). Growth takes from other teams only.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 
 _LAST = 1 << 30
-"""Index of pods that do not exist yet: they go before any that do."""
+"""The index of pods that do not exist yet: they go before any that do."""
 
 
 class Cost(IntEnum):
-    """What it takes to displace something, cheapest first."""
+    """The kinds of units, the cheapest first."""
 
     OWN = 0
-    """A worker of the taker's own, beyond its minimum (its master is missing)."""
+    """A worker of the taker itself beyond its minimum, when its master is missing."""
     HELD = 1
-    """A seat that is held for a job that has waited too long."""
+    """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
     STUCK = 3
-    """A worker of a job below its minimum."""
+    """A worker of a job below its minimum (16)."""
     STUCK_JOB = 4
     """All pods of a job below its minimum, since its master must go."""
     JOB = 5
@@ -40,8 +40,8 @@ class Cost(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What goes together: `members` and `seats` are those on the node in question, `gpus` is what goes in all, and
-    `lost` the part of it that exists already.
+    """Pods that go together. `members` and `seats` are those on the node in question, `gpus` are all GPUs that go, and
+    `lost` the part of these that pods hold already.
     """
 
     cost: Cost
@@ -64,20 +64,22 @@ class Unit:
 
     @property
     def weakness(self) -> tuple[int, bool, int]:
-        """Later in the order of jobs first (lower priority, younger); then workers, the highest index first."""
+        """Later jobs first (lower priority, younger); within a job workers, the highest index first, then
+        the master.
+        """
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == MASTER
         return -self.entry.rank, is_master, -index
 
 
 def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
-    """Cheap kinds first; then of the team furthest beyond its fair share; then the weakest."""
+    """Sort key: cheap kinds first, then the team furthest beyond its fair share, then the weakest."""
     excess = taking.excess(unit.entry.account) if taking and unit.entry.account else -1.0
     return unit.cost, -excess, *unit.weakness
 
 
 class Victims:
-    """What one taker, which lacks `need` GPUs, may displace."""
+    """What one taker that lacks `need` GPUs may displace."""
 
     def __init__(
         self, state: AllocationState, taker: JobEntry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
@@ -88,37 +90,37 @@ class Victims:
 
     @property
     def kind(self) -> tuple[bool, Cost]:
-        """Whether they are for growth, and the most that any of them costs."""
+        """Whether it is for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
     def taking(self, need: int) -> Taking | None:
-        """A try to take so many GPUs from other teams; None for a taker that asks for none."""
+        """A try to take that many GPUs from other teams; None for a taker that asks for none."""
         account = self._taker.account
         return Taking(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
-        """Whether there may be something; False is certain."""
+        """Whether there may be anything to displace; False is certain."""
         if self._givers:
             return True
         team = [] if self._growing else self._state.by_team[self._taker.team]
         return any(gives_within_team(self._state, entry, self._taker) for entry in team)
 
     def hosts(self) -> set[int]:
-        """The nodes on which something may go."""
+        """The nodes on which there may be anything to displace."""
         state, accounts = self._state, self._givers
         entries = [entry for account in accounts for entry in state.by_account[account]]
         entries += [] if self._growing else state.by_team[self._taker.team]
         return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
     def weakest_first(self, taking: Taking, gpus: int) -> list[JobEntry]:
-        """Other teams' jobs that can spare a worker with so many GPUs, in the order in which they give."""
+        """Jobs of other teams that can spare a worker with that many GPUs, in the order in which they give."""
         entries = [c for account in self._givers for c in self._state.by_account[account] if c.worker.gpus >= gpus]
         able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
-        """The units on one node, each for itself; what may go together is for the caller to ask again."""
+        """The units on one node, each by itself. The caller checks again which of them may go together."""
         here: dict[JobEntry, tuple[list[Member], list[Seat]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
@@ -129,17 +131,17 @@ class Victims:
                 yield from (unit for unit in self._units(entry, members, seats) if unit.cost <= self._most)
 
     def under(self, account: Account) -> list[JobEntry]:
-        """The jobs whose GPUs count for that account and that may give something."""
+        """The jobs that are charged to that account, directly or below it, and may give something."""
         charged = (c for c in self._state.entries if c.account and account in c.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
     def singles(self, entry: JobEntry) -> list[Unit]:
-        """The job's pods that go one by one, in the order they go in, wherever they are."""
+        """The job's pods that go one by one, in the order in which they go, wherever they are."""
         units = self._singles(entry, _in_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.cost <= self._most]
 
     def whole(self, entry: JobEntry) -> Unit | None:
-        """The job as a whole, if it may go."""
+        """The unit of all pods of the job, if it may go."""
         members, seats = _in_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
@@ -169,7 +171,7 @@ class Victims:
         return entry.account in self._givers
 
     def _units(self, entry: JobEntry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
-        """A job's pods among these, in the order they go in."""
+        """The units of a job among these pods, in the order in which they go."""
         members = _in_order(members)
         singles = self._singles(entry, members, seats)
         yield from singles
@@ -177,7 +179,7 @@ class Victims:
             yield whole
 
     def _singles(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
-        """Those that go one by one; the same, without the first, once that has gone."""
+        """The units that go one by one. After the first has gone, the answer is the same without it."""
         workers = [m for m in members if m.role != MASTER]
         singles = [_of_seat(entry, s) for s in seats if s.role == WORKER] + [self._of_member(entry, m) for m in workers]
         if entry is self._taker:
@@ -191,7 +193,7 @@ class Victims:
         return [] if entry.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
 
     def _whole(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
-        """The job as a whole, if more of it is here than what goes one by one."""
+        """The unit of all pods of the job, if more of it is here than what goes one by one."""
         if entry is self._taker or besides >= len(members) + len(seats):
             return None
         if entry.complete:
@@ -217,7 +219,7 @@ class Victims:
 
 
 def gives_within_team(state: AllocationState, entry: JobEntry, taker: JobEntry) -> int:
-    """How many GPUs a job has to give for the minimum of a job of its team: another one, or its own."""
+    """The GPUs that a job has to give for the minimum of another job of its team, or for its own."""
     if entry is taker:
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.job.preemptible or not entry.size:
@@ -230,9 +232,9 @@ def gives_within_team(state: AllocationState, entry: JobEntry, taker: JobEntry) 
 
 
 def given_within_team(state: AllocationState, taker: JobEntry) -> int:
-    """How many GPUs all jobs of its team have to give for its minimum.
+    """The GPUs that all jobs of its team have to give for its minimum.
 
-    For those who have nothing the answer is the same until something changes; thousands of them may wait.
+    Takers without pods share the answer until something changes, since thousands of them may wait (38).
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
@@ -247,7 +249,7 @@ def given_within_team(state: AllocationState, taker: JobEntry) -> int:
 
 
 def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool:
-    """Whether a job goes as a whole for another one of its team: of higher priority, or if its own turn is over."""
+    """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
     if state.spares_whole_jobs(taker):
         return False
     if entry.job.priority != taker.job.priority:
