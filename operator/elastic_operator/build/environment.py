@@ -8,11 +8,11 @@ Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import main_container, nproc_of
+from elastic_operator.api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
@@ -30,22 +30,6 @@ KEEP_ALIVE_ATTEMPTS = 6
 nobody who comes later ever meets its group. Each pod that leaves costs the others that time, so it is kept short."""
 LAST_CALL_SECONDS = 1
 """The least that torch takes. The operator decides who takes part, so nothing is gained by waiting for more."""
-
-
-def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
-    """Fewest and most pods that the agents of a new incarnation are told; all of its pods carry the same.
-
-    Where torchrun is run for the user nothing but the operator limits the number of pods from above, so that
-    maxReplicas can be raised while the job runs. A user's own command may take the numbers literally. In Elastic mode
-    nothing comes of them.
-    """
-    most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
-    return spec.sizes()[0], most
-
-
-def runs_torchrun(template: Mapping[str, Any]) -> bool:
-    """Whether the main container gives a script and its arguments only, and torchrun is added."""
-    return not main_container(template).get("command")
 
 
 def grace_seconds(spec: JobSpec) -> int:

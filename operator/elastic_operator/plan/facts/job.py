@@ -147,7 +147,8 @@ class Job:
     bear. `fingerprints` are those that pods of each role must carry. `trouble` says why the last write for this job
     failed, while that is retried, `blocked` why the API server takes no more of its pods for now, `refused` what it
     refused in this generation's pods: it will not take them until the spec changes. `fault` is why the job is set
-    aside: the operator met an error of its own at it. `provisioning` is there where its pods may ask for nodes.
+    aside: the operator met an error of its own at it; `unallocated`: the allocation raised. `provisioning` is there
+    where its pods may ask for nodes.
     `report` is what a master of it last said. `heard` is when one last answered, or since when one is asked often,
     whichever is later: None where that is about to begin, -inf where nobody asks. `group` is what the logs of its pods
     show since they are read: None where that is about to begin. `disruption` is there while too many nodes are away for
@@ -179,6 +180,7 @@ class Job:
     blocked: str = ""
     refused: str = ""
     fault: str = ""
+    unallocated: bool = False
     provisioning: Provisioning | None = None
     report: Report | None = None
     heard: float | None = -inf
