@@ -31,16 +31,15 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.plan.allocation.allocate import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.metrics.shown import Shown
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read import convert
@@ -83,6 +82,7 @@ class Process:
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
+        self.shown = Shown()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
@@ -208,6 +208,7 @@ class Process:
         self.quotas = self._plain_pod_quotas()
         limiting = asyncio.create_task(self._keep_quotas(self.quotas))
         try:
+            self.shown = Shown()
             self.controller = self._controller(events)
             await self.controller.run()
         finally:
@@ -245,12 +246,14 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None) -> None:
+    def _decided(self, decisions: Decisions) -> None:
         """A pass is over, with this result."""
+        snapshot = decisions.observed.snapshot
+        self.shown.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.told(resolved, snapshot, allocation, stopped)
+            self.statuses.told(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
         if self.quotas is not None:
-            self.quotas.told(resolved, snapshot)
+            self.quotas.told(decisions.policies, snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -270,7 +273,7 @@ class Process:
             now=self.session.clock.time,
             changed=self._wake,
         )
-        return Controller(
+        return make_controller(
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.session, self.stores, events, build, written=self._job_written),
@@ -282,7 +285,8 @@ class Process:
             reclaimer=reclaimer,
             progress=Progress(now=self.session.clock.time, changed=self._wake),
             fresh=self.watches.fresh,
-            told=self._told,
+            planned=self.shown.see,
+            decided=self._decided,
         )
 
     def _main_container(self, pod_uid: str) -> str:
@@ -308,7 +312,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=controller.pictures() if controller else (),
+            jobs=self.shown.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,

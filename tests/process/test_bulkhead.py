@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from elastic_operator.plan.blame import MOST_TRIES, culprits
 from elastic_operator.read import bulkhead
-from elastic_operator.read.blame import MOST_TRIES, culprits
 from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop import controller, view
-from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.plan import planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
@@ -228,11 +227,11 @@ def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
 GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Bulkhead, "set_aside", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Bulkhead, "attempt", _unguarded)),
-    "it is not found out for whom an allocation raises": _instead((Controller, "_blame", _nothing_is_done)),
+    "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
     "who is set aside is never tried again": _instead((Bulkhead, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead((view, "demand_aside", _nothing_is_done)),
-    "a job that is set aside is given more": _instead((view, "demand_aside", lambda last, _pods: last)),
-    "a job that is set aside does not say so": _instead((controller, "plan_aside", _untold)),
+    "a job that is set aside keeps its GPUs from all others": _instead((planner, "demand_aside", _nothing_is_done)),
+    "a job that is set aside is given more": _instead((planner, "demand_aside", lambda last, _pods: last)),
+    "a job that is set aside does not say so": _instead((planner, "plan_aside", _untold)),
     "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }

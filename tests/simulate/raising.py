@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.loop import act, controller, view
+from elastic_operator.loop import act
+from elastic_operator.plan import planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, policies, shapes
@@ -44,11 +45,11 @@ class Station(NamedTuple):
 STATIONS = {
     "parse": Station(kinds.JOBS, read, "parse_spec"),
     "facts": Station(kinds.JOBS, read.Reader, "facts"),
-    "observe": Station(kinds.JOBS, view, "observe"),
+    "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
-    "demand": Station(kinds.JOBS, read, "demand_of"),
+    "demand": Station(kinds.JOBS, planner, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
-    "reconcile": Station(kinds.JOBS, controller, "reconcile"),
+    "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
     "request": Station(kinds.PODS, requests.PendingPods, "_look_at"),
@@ -104,7 +105,7 @@ class Raising:
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are set aside hold as they last did for this operator."""
-        told, in_force = operator.controller.view.reader.policies.problems, self.server.in_force
+        told, in_force = operator.controller.world.reader.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]

@@ -8,11 +8,11 @@ Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import main_container, nproc_of
+from elastic_operator.api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
@@ -36,21 +36,6 @@ later never meet its group. Each pod that leaves costs the others that time, so 
 """
 LAST_CALL_SECONDS = 1
 """The least that torch accepts. The operator decides who takes part, so nothing is gained by waiting for more."""
-
-
-def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
-    """The fewest and most pods that the agents of a new incarnation get; all of its pods have the same (11).
-
-    If torchrun is run for the user, only the operator limits the number of pods from above, so that maxReplicas can be
-    raised while the job runs. A user's own command may take the numbers literally. Elastic mode does not use them.
-    """
-    most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
-    return spec.sizes()[0], most
-
-
-def runs_torchrun(template: Mapping[str, Any]) -> bool:
-    """Whether the main container only has a script and its arguments, and torchrun is added."""
-    return not main_container(template).get("command")
 
 
 def grace_seconds(spec: JobSpec) -> int:

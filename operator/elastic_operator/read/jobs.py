@@ -5,7 +5,7 @@ Parsed specs and pod shapes are kept by job and generation, so a status update c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -22,16 +22,14 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import JobDemand, PodShape
-from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.flapping import may_flap
-from elastic_operator.plan.job.holding import as_it_is, claim_of, flavor_held, stays
-from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.holding import flavor_held, stays
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read import convert
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.bulkhead import Bulkhead, Fault
 from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.read.entry import Assumed
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes, Unready
 from elastic_operator.read.outside_changes import Outside
@@ -279,7 +277,7 @@ class Reader:
             quiet=facts.quiet,
         )
 
-    def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: str) -> Job:
+    def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
         """A job that is set aside, or deleted: what is known without its spec."""
         meta = body.metadata
         try:
@@ -295,7 +293,8 @@ class Reader:
             status=status,
             spec=None,
             pods=pods,
-            fault=fault,
+            fault=fault.message if fault else "",
+            unallocated=fault is not None and fault.in_allocation,
             priority=self._priority(_class_named_by(body)).value,
             deleted=meta.deletion_timestamp is not None,
             grace_ceiling=self.grace_ceiling(meta.namespace),
@@ -376,21 +375,11 @@ class Reader:
     def _priority(self, class_name: str | None) -> Priority:
         return priority_of(class_name or "", self.stores.priority_classes, self.settings)
 
-    def demand(self, obs: Observation, shape: JobShape, assumed: tuple[Assumed, ...]) -> JobDemand:
-        """The demand of a job that may have pods. Pods being created right now count as its members (48)."""
-        demand = demand_of(obs, shape)
-        if assumed:
-            demand = with_members(demand, tuple(one.member for one in assumed))
-        return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
-
-    def claim(self, job: Job, pods: tuple[OwnPod, ...]) -> JobDemand | None:
-        """A demand for the GPUs that these pods hold, from the pods and their nodes alone; None if they
-        hold none (99).
-        """
+    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None where they hold none."""
         found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
-        flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
-        return None if flavor is None else claim_of(job, pods, flavor)
+        return flavor_held(pods, labels, self.settings.gpu_flavors)
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""

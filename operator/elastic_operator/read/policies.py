@@ -9,9 +9,9 @@ from elastic_operator.api.invalid import InvalidSpecError
 from elastic_operator.api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.read import convert
-from elastic_operator.read.blame import culprits
 from elastic_operator.read.bulkhead import Bulkhead
 
 

@@ -11,10 +11,11 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.view import Observer
+from elastic_operator.loop.world import StoredWorld
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.planner import Planner
 from elastic_operator.process import Process, job_feed
 from elastic_operator.read.jobs import Reader
 from elastic_operator.settings import Settings
@@ -55,7 +56,7 @@ async def take(connection: Connection, settings: Settings) -> Snapshot:
         except TimeoutError:
             told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {told}"]) from None
-        return _view(process).look(session.clock.time()).snapshot
+        return Planner().observe(_world(process).look(session.clock.time())).snapshot
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
@@ -76,6 +77,6 @@ async def _try_each_list(process: Process, session: Session) -> None:
             await session.get(path, params={"limit": "1"})
 
 
-def _view(process: Process) -> Observer:
+def _world(process: Process) -> StoredWorld:
     reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
-    return Observer(reader, UnreadLogs(), Troubles())  # type: ignore[arg-type] # only as_read is called
+    return StoredWorld(reader, UnreadLogs(), Troubles())

@@ -151,7 +151,8 @@ class Job:
 
     `trouble` says why the last write for this job failed, while it is retried. `blocked` says why the API server
     accepts no more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept
-    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88).
+    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88),
+    `unallocated` that the allocation raised.
     `uncounted` names the devices that it asks for and that are not counted. `left_out` are PriorityClasses in its
     templates that its pods do not get (97). `unkept` are fields of its status that the API server drops, as the
     definition is of an older release.
@@ -187,6 +188,7 @@ class Job:
     blocked: str = ""
     refused: str = ""
     fault: str = ""
+    unallocated: bool = False
     provisioning: Provisioning | None = None
     report: Report | None = None
     heard: float | None = -inf

@@ -1,10 +1,11 @@
-"""A look that remembers sees what a look at everything anew sees, whatever happened in between."""
+"""A planner that remembers observes what a fresh one observes, whatever happened in between."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 import msgspec
@@ -18,8 +19,11 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.view import Observed, Observer
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.jobs import Reader, Stores
@@ -37,8 +41,20 @@ GPU = "nvidia.com/gpu"
 JOBS = ("first", "second")
 
 
+class Unbraked:
+    """Everybody takes what it is entitled to."""
+
+    stopped, only_told = None, False
+
+    def brakes(self, _gpus: int) -> Brakes:
+        return Brakes()
+
+    def relief(self, _allocation: Allocation) -> float:
+        return inf
+
+
 class World:
-    """Stores that things happen to, with a view on them that remembers."""
+    """Stores that things happen to, with a planner that remembers."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
@@ -48,15 +64,30 @@ class World:
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles = Troubles()
-        self.view = self.new_view()
+        self.begin_anew()
 
-    def new_view(self) -> Observer:
+    def begin_anew(self) -> None:
+        """Another process leads."""
+        self.stored, self.planner = self.new_world(), Planner()
+
+    def new_world(self) -> StoredWorld:
         clock = ServerClock()
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
-        return Observer(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
+        return StoredWorld(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
 
     def look(self) -> Observed:
-        return self.view.look(self.now)
+        return self.planner.observe(self.stored.look(self.now))
+
+    def look_anew(self) -> Observed:
+        """As a process that has just started sees it."""
+        return Planner().observe(self.new_world().look(self.now))
+
+    def decide(self) -> Decisions:
+        return self.planner.decide(self.stored.look(self.now), Unbraked())
+
+    def decide_anew(self) -> Decisions:
+        """As a process that has just started decides."""
+        return Planner().decide(self.new_world().look(self.now), Unbraked())
 
     def _job_of(self, uid: str) -> JobRef | None:
         job = self.stores.jobs.get(uid)
@@ -248,7 +279,7 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         world.pod(name, "master-0", where, "Running", False, True)
     for what, *how in history:
         getattr(world, what)(*how)
-        remembered, fresh = world.look(), world.new_view().look(world.now)
+        remembered, fresh = world.look(), world.look_anew()
         assert remembered.obs == fresh.obs
         assert by_name(remembered.snapshot.jobs) == by_name(fresh.snapshot.jobs)
         assert by_name(remembered.snapshot.nodes) == by_name(fresh.snapshot.nodes)
@@ -257,6 +288,24 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
         for obs in remembered.snapshot.nodes:
             for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
                 assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+
+
+@given(st.lists(happenings, max_size=30))
+def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
+    world = World()
+    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
+        world.node(where, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+    for what, *how in history:
+        getattr(world, what)(*how)
+        remembered, fresh = world.decide(), world.decide_anew()
+        assert dict(remembered.allocation) == dict(fresh.allocation)
+        for uid, obs in remembered.observed.obs.items():
+            plans = [
+                planner.plan(obs, found.allocation.get(uid), world.now)
+                for planner, found in ((world.planner, remembered), (Planner(), fresh))
+            ]
+            assert plans[0] == plans[1]
 
 
 def test_what_nothing_changed_of_is_the_same_object_as_before():
@@ -336,14 +385,14 @@ def test_of_many_nodes_that_went_at_once_none_is_lost_before_most_have_been_back
     assert lost_and_kept(world) == (set(), {"n0"})
     world.time_passes(3600.0)
     if another_leads:
-        world.view = world.new_view()
+        world.begin_anew()
     assert lost_and_kept(world) == (set(), {"n0"})
     for index in range(1, 6):
         world.node(f"n{index}", 4, True, False)
     assert lost_and_kept(world) == (set(), {"n0"})
     world.time_passes(299.0)
     if another_leads:
-        world.view = world.new_view()
+        world.begin_anew()
     assert lost_and_kept(world) == (set(), {"n0"})
     world.time_passes(1.0)
     assert lost_and_kept(world) == ({"n0"}, set())
@@ -366,7 +415,7 @@ def test_nodes_that_are_made_are_none_that_went_or_came_back():
         world.node(f"n{index}", 4, True, False, made=world.now - 20)
     world.time_passes(20.0)
     assert lost_and_kept(world) == ({"n0"}, set())
-    world.view = world.new_view()
+    world.begin_anew()
     assert lost_and_kept(world) == ({"n0"}, set())
 
 
@@ -452,7 +501,7 @@ def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monk
         world.job(name, 3, STATUSES[2], claim)
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
-    reader, looks = world.view.reader, []
+    reader, looks = world.stored.reader, []
     facts, shapes = reader.facts, reader.shapes
     monkeypatch.setattr(reader, "facts", lambda body, **how: looks.append(body.metadata.name) or facts(body, **how))
     monkeypatch.setattr(reader, "shapes", lambda job: looks.append(job.name) or shapes(job))
