@@ -17,7 +17,8 @@ from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.world import StoredWorld
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.planner import Decisions, Planned, Planner
+from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.pods.survivors import SurvivorLogs

@@ -24,7 +24,8 @@ from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.decisions import Event, Route
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Observed, Planned, Planner
+from elastic_operator.plan.planner import Observed, Planner
+from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress, target_of
 from elastic_operator.pods.survivors import SurvivorLogs
 from elastic_operator.read.jobs import drop_absent

@@ -8,7 +8,7 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.job.group import report_of
-from elastic_operator.plan.planner import Planned
+from elastic_operator.plan.record import Planned
 
 
 class Shown:

@@ -11,10 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Protocol
 
 from elastic_operator.api.nnodes import frozen_nnodes
-from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
@@ -28,7 +26,8 @@ from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.world import World
+from elastic_operator.plan.record import Demanded, Planned, Record
+from elastic_operator.plan.world import Reclaim, World
 
 MOST_BLAMES = 2
 """So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
@@ -61,76 +60,12 @@ class Decisions:
     error: Exception | None = None
 
 
-class Reclaim(Protocol):
-    """Whether and how much jobs may take from each other."""
-
-    @property
-    def stopped(self) -> Stopped | None:
-        """Why nobody takes anything; None if they may."""
-        ...
-
-    @property
-    def only_told(self) -> bool:
-        """Whether what would be taken is to be worked out all the same."""
-        ...
-
-    def brakes(self, gpus: int) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs."""
-        ...
-
-    def relief(self, allocation: Allocation) -> float:
-        """Seconds until those who wait for the brakes may get more."""
-        ...
-
-
-@dataclass(slots=True)
-class _Demanded:
-    """What a job demands (None: nothing), and what that was made from."""
-
-    obs: Observation
-    stamp: object
-    shape: JobShape | None = None
-    assumed: tuple[Member, ...] = ()
-    demand: JobDemand | None = None
-    takes: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
-
-    obs: Observation
-    share: Assignment | None
-    due: float
-    status: JobStatus
-
-
-@dataclass(slots=True)
-class _Record:
-    """One job. Time alone changes nothing of `obs` before `until`.
-
-    `good` is what it demanded when it was last observed without an error, `aside` what counts while it is set aside.
-    """
-
-    obs: Observation | None = None
-    until: float = -inf
-    demanded: _Demanded | None = None
-    good: JobDemand | None = None
-    aside: JobDemand | None = None
-    planned: Planned | None = None
-
-    def forget_plan(self) -> None:
-        """Plan again; the last plan is what metrics show until then."""
-        if self.planned is not None:
-            self.planned = replace(self.planned, due=-inf)
-
-
 class Planner:
     """Decides again and again. `timed` makes a context in which each allocation is made."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
-        self._jobs: dict[str, _Record] = {}
+        self._jobs: dict[str, Record] = {}
         self._snapshot: Snapshot | None = None
         self._policies: Resolved | None = None
         self._members: frozenset[str] = frozenset()
@@ -209,7 +144,7 @@ class Planner:
 
     def _observe(self, world: World, uid: str) -> Observation:
         """The job as it is now, or as little as can be said of it while it is set aside."""
-        record = self._jobs.setdefault(uid, _Record())
+        record = self._jobs.setdefault(uid, Record())
         try:
             return self._observe_as(world, record, world.job(uid, again=world.now >= record.until))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
@@ -217,7 +152,7 @@ class Planner:
             assert aside is not None, "a pass awaits nothing, so the job is still there"
             return aside
 
-    def _observe_as(self, world: World, record: _Record, job: Job) -> Observation:
+    def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
         known = record.obs
         if known is not None and known.job is job and world.now < record.until:
             return known
@@ -237,10 +172,10 @@ class Planner:
         """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
         if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
             return None
-        record = self._jobs.setdefault(uid, _Record())
+        record = self._jobs.setdefault(uid, Record())
         return self._observe_as(world, record, world.job(uid))
 
-    def _demand_aside(self, world: World, record: _Record, job: Job) -> JobDemand | None:
+    def _demand_aside(self, world: World, record: Record, job: Job) -> JobDemand | None:
         """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
         try:
             if record.good is not None:
@@ -283,7 +218,7 @@ class Planner:
                 self.set_aside(world, obs.job.uid, error)
         return record.aside
 
-    def _demand(self, world: World, record: _Record, obs: Observation) -> JobDemand | None:
+    def _demand(self, world: World, record: Record, obs: Observation) -> JobDemand | None:
         job, known = obs.job, record.demanded
         stamp, takes = world.stamp(job), world.may_take(job)
         if known is not None and known.takes is not takes:
@@ -294,7 +229,7 @@ class Planner:
         if not obs.wants_pods:
             demand = _claim(world, job, held_only=obs)
             record.good = None
-            record.demanded = _Demanded(obs, stamp, demand=_as_before(known, demand))
+            record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand))
             return record.demanded.demand
         shape, assumed = world.shape(job), world.assumed(job.uid)
         if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
@@ -304,7 +239,7 @@ class Planner:
         if not takes or not world.is_trusted(job):
             demand = replace(demand, takes=False)
         record.good = _as_before(known, demand)
-        record.demanded = _Demanded(obs, stamp, shape, assumed, record.good, takes)
+        record.demanded = Demanded(obs, stamp, shape, assumed, record.good, takes)
         return record.good
 
     # -- allocate ------------------------------------------------------------------------------------------------------
@@ -395,7 +330,7 @@ def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...])
     return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
 
 
-def _as_before(known: _Demanded | None, demand: JobDemand | None) -> JobDemand | None:
+def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
     """The demand; the same object as before where it is equal."""
     return known.demand if known is not None and known.demand == demand else demand
 

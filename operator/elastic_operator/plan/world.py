@@ -1,4 +1,4 @@
-"""What the planner asks of the cluster, at one moment."""
+"""What the planner asks of the cluster, and of the rules of reclaim, at one moment."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 
@@ -95,4 +97,26 @@ class World(Protocol):
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The same for a foreign pod at which the allocation raised."""
+        ...
+
+
+class Reclaim(Protocol):
+    """Whether and how much jobs may take from each other."""
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why nobody takes anything; None if they may."""
+        ...
+
+    @property
+    def only_told(self) -> bool:
+        """Whether what would be taken is to be worked out all the same."""
+        ...
+
+    def brakes(self, gpus: int) -> Brakes:
+        """How much may be taken in a cluster of so many GPUs."""
+        ...
+
+    def relief(self, allocation: Allocation) -> float:
+        """Seconds until those who wait for the brakes may get more."""
         ...
