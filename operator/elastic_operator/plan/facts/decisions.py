@@ -160,7 +160,8 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The master of an Elastic job is told the `membership` beside the deletes.
+    The master of an Elastic job gets the `membership` beside the deletes. Where all `creates` were made, the status is
+    written with them (`counts.with_created`).
 
     `commit_first` is set when the status records a decision the actions follow from (a new incarnation, an end): a
     successor of this process must find it before it finds the actions' traces. `route` is where
