@@ -180,7 +180,8 @@ class Dispatcher:
         tells: bool = True,
     ) -> None:
         if tells:
-            soon = MESSAGE_SECONDS - REPORT_SECONDS if assumed else 0.0  # what new pods wait for is known when they wait
+            # What new pods wait for is known once they wait: that is told soon.
+            soon = MESSAGE_SECONDS - REPORT_SECONDS if assumed else 0.0
             self._told[job.uid] = time.monotonic() - soon
             self._behind.pop(job.uid, None)
         task = asyncio.create_task(work)
