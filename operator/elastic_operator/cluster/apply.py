@@ -7,11 +7,20 @@ gone. A change names the resourceVersion that it was decided on. The API server'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.api.leftovers import removal
-from elastic_operator.cluster.errors import AlreadyExists, BadRequest, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import (
+    AlreadyExists,
+    BadRequest,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NameTaken,
+    NotFound,
+)
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
@@ -119,7 +128,7 @@ async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_u
     )
 
 
-async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> None:
+async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool) -> None:
     """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
     wanted = _without_empty(manifest["spec"])
@@ -128,7 +137,9 @@ async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *
         return bool(_without_empty(known.spec) == wanted)
 
     kind = "NetworkPolicy"
-    await _ensure(session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right)
+    await _ensure(
+        session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right, is_new=is_new
+    )
 
 
 async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
@@ -156,7 +167,9 @@ async def delete_resource_quota(session: Session, namespace: str, name: str, *, 
         return
 
 
-async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
+async def ensure_endpoint_slice(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, known: EndpointSlice | None = None
+) -> EndpointSlice:
     """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
     wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
@@ -167,6 +180,11 @@ async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *
         return addresses == wanted and [port.port for port in known.ports or ()] == ports
 
     kind = "EndpointSlice"
+    if known is not None and is_ours(known.metadata, job_uid):
+        if is_right(known):
+            return known
+        with suppress(Conflict, NotFound):  # it was seen before its newest change
+            return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
     return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)
 
 
@@ -179,19 +197,30 @@ async def _ensure(
     kind: str,
     job_uid: str,
     is_right: Callable[[T], bool],
+    is_new: bool = True,
 ) -> T:
     """Create the object, or replace the job's own of that name if it differs."""
-    meta = manifest["metadata"]
-    path = f"{collection}/{meta['name']}"
+    path = f"{collection}/{manifest['metadata']['name']}"
+    refused: ClusterError | None = None
+    if is_new:
+        try:
+            return decode(await session.post(collection, manifest), type_)
+        except (AlreadyExists, Forbidden) as error:
+            refused = error
     try:
         known = decode(await session.get(path), type_)
     except NotFound:
+        if isinstance(refused, Forbidden):
+            raise refused from None
         return decode(await session.post(collection, manifest), type_)
     _require_ours(kind, known.metadata, manifest, job_uid)
-    if is_right(known):
-        return known
-    body = {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}}
-    return decode(await session.put(path, body), type_)
+    return known if is_right(known) else await _replace(session, path, manifest, known)
+
+
+async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
+    """Put the manifest in the place of what is known. Raises Conflict, NotFound, ClusterError."""
+    meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
+    return decode(await session.put(path, {**manifest, "metadata": meta}), type(known))
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from secrets import token_urlsafe
 from typing import Any
 
@@ -36,7 +37,8 @@ from elastic_operator.cluster.errors import (
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.job.counts import with_created
 from elastic_operator.read.dropped_fields import Unkept
 from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
@@ -82,7 +84,15 @@ class Actor:
         self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
 
     async def carry_out(
-        self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, sent: set[str]
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        written: dict[str, Any],
+        may_create: bool,
+        sent: set[str],
+        tells: bool = True,
+        pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
         """Carry out the plan; `written` is the status as the API server has it. Raises what the cluster layer raises.
 
@@ -96,9 +106,10 @@ class Actor:
         await self._together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._create_all(job, plan.creates, sent)
+            plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._route(job, plan.route)
-        if not plan.commit_first and await self._write_status(job, plan, written):
+        if tells and not plan.commit_first and await self._write_status(job, plan, written):
             self.tell(job, plan.events)
         if plan.delete_job:
             log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
@@ -222,10 +233,11 @@ class Actor:
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         await self._ensure_secret(job, creates)
+        service = self.stores.services.named(service_name(job.name), job.namespace)
         if self.build.network is not None:
             manifest = build_network_policy(job, self.build.network)
-            await apply.ensure_network_policy(self.session, manifest, job_uid=job.uid)
-        service = self.stores.services.named(service_name(job.name), job.namespace)
+            is_new = service is None
+            await apply.ensure_network_policy(self.session, manifest, job_uid=job.uid, is_new=is_new)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
@@ -276,7 +288,9 @@ class Actor:
         manifest = build_endpoint_slice(
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
-        self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))
+        known = self.stores.slices.named(service_name(job.name), job.namespace)
+        ensured = await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid, known=known)
+        self.stores.slices.observe(ensured)
 
 
 def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:

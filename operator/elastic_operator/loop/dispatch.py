@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import replace
 from typing import Any
 
+from elastic_operator.api.status import ConditionType, Phase
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import (
@@ -37,6 +38,23 @@ MESSAGE_SECONDS = 5.0
 """A status with only a new wording is written no sooner than this after the last one, and so is why a job
 waits (24).
 """
+REPORT_SECONDS = 0.8
+"""A status that only reports what pods do waits so long for what else they do: they start and end one by one (151)."""
+_REPORTS = frozenset(
+    (
+        "readyReplicas",
+        "worldSize",
+        "gpus",
+        "podsNotListed",
+        "activeSeconds",
+        "activeSince",
+        "runningSince",
+        "lastResizeTime",
+        "training",
+        "conditions",
+    )
+)
+"""Fields of a status that no decision starts from, or that a new leader works out again."""
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 NEVER = float("inf")
@@ -76,6 +94,8 @@ class Dispatcher:
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
+        self._behind: dict[str, float] = {}
+        """Since when a job's status has not said what its pods do."""
         self._tell_at: dict[str, float] = {}
 
     def busy(self, uid: str) -> bool:
@@ -88,7 +108,7 @@ class Dispatcher:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._told, self._tell_at):
+        for known in (self._told, self._behind, self._tell_at):
             drop_absent(known, present)
         self.troubles.keep_only(present)
 
@@ -117,37 +137,40 @@ class Dispatcher:
         if uid in self._busy:
             return NEVER
         quiet = self._quiet_for(body, plan)
-        if quiet > 0:
+        if quiet > 0 and not _acts(plan):
             return quiet
         wait = self.troubles.wait(uid, time.monotonic())
         if wait > 0:
-            self._tell_only(body, job, plan)
-            return wait
+            return min(wait, self._tell_only(body, job, plan))
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
         elif plan.creates:
             plan = replace(plan, creates=())
-            quiet = self._quiet_for(body, plan)
-            if quiet > 0:
+            if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
         sent: set[str] = set()
         tries = self.troubles.attempts(uid)
+        tells = bool(quiet <= 0 or plan.creates or plan.deletes)
         work = self._carry_out(
-            job, plan, written=body.status, may_create=may_create, sent=sent, first=before(), tries=tries
+            job, plan, written=body.status, may_create=may_create, tells=tells, sent=sent, first=before(), tries=tries
         )
-        self._run(job, work, plan.creates, sent)
+        self._run(job, work, plan.creates, sent, tells=tells)
         return NEVER
 
-    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
+    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
         If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
         """
         told, now = Plan(status=plan.status), time.monotonic()
-        if not plan.commit_first and self._quiet_for(body, told) <= 0 and now >= self._tell_at.get(job.uid, now):
+        quiet = NEVER if plan.commit_first else self._quiet_for(body, told)
+        if quiet > 0:
+            return quiet
+        if now >= self._tell_at.get(job.uid, now):
             self._tell_at[job.uid] = now + MESSAGE_SECONDS
             self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
+        return NEVER
 
     def _run(
         self,
@@ -155,8 +178,14 @@ class Dispatcher:
         work: Coroutine[Any, Any, None],
         assumed: tuple[CreatePod, ...] = (),
         sent: Set[str] = frozenset(),
+        *,
+        tells: bool = True,
     ) -> None:
-        self._told[job.uid] = time.monotonic()
+        if tells:
+            # What new pods wait for is known once they wait: that is told soon.
+            soon = MESSAGE_SECONDS - REPORT_SECONDS if assumed else 0.0
+            self._told[job.uid] = time.monotonic() - soon
+            self._behind.pop(job.uid, None)
         task = asyncio.create_task(work)
         self._busy[job.uid] = task
         task.add_done_callback(lambda _: self._end(job, assumed, sent))
@@ -178,15 +207,19 @@ class Dispatcher:
         Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
         status is not written more often than every few seconds (24).
         """
-        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
-            return 0.0
+        uid, now = body.metadata.uid, time.monotonic()
         wanted = self.unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
         stored = self.unkept.without(body.status)
         if wanted == stored:
+            self._behind.pop(uid, None)
             return NEVER
-        if without_messages(wanted) != without_messages(stored):
+        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
             return 0.0
-        return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
+        if without_messages(wanted) == without_messages(stored):
+            return self._told.get(uid, 0.0) + MESSAGE_SECONDS - now
+        if _phase(wanted) == Phase.RUNNING != _phase(stored):
+            return 0.0
+        return self._behind.setdefault(uid, now) + REPORT_SECONDS - now
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
@@ -211,6 +244,7 @@ class Dispatcher:
         written: dict[str, Any],
         may_create: bool,
         sent: set[str],
+        tells: bool = True,
         first: Callable[[], Awaitable[bool]] | None = None,
         tries: int = 0,
     ) -> None:
@@ -219,7 +253,15 @@ class Dispatcher:
             if first is not None and not await first():
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
+                await self.actor.carry_out(
+                    job,
+                    plan,
+                    written=written,
+                    may_create=may_create,
+                    tells=tells,
+                    sent=sent,
+                    pods=lambda: self.ledger.own_pods(job.uid),
+                )
         except ClusterError as error:
             self.note(job, error)
             if isinstance(error, PodRefused):
@@ -253,7 +295,25 @@ def _is_about_the_job(error: ClusterError) -> bool:
     return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
 
 
+def _acts(plan: Plan) -> bool:
+    """Whether it wants anything done beside the job's status."""
+    changes_pods = plan.deletes or plan.creates or plan.membership is not None
+    return bool(changes_pods or plan.route is not None or plan.delete_job)
+
+
 def without_messages(status: dict[str, Any]) -> dict[str, Any]:
     """A status without the texts of its conditions."""
     conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
     return {**status, "conditions": conditions}
+
+
+def decisive(status: dict[str, Any]) -> dict[str, Any]:
+    """What the next decision starts from: of the pods only which of them live, as a loss is noticed by that."""
+    pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
+    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
+
+
+def _phase(status: dict[str, Any]) -> str:
+    """The reason of Ready."""
+    conditions = (one for one in status.get("conditions", []) if one.get("type") == ConditionType.READY)
+    return next((str(one.get("reason")) for one in conditions), "")

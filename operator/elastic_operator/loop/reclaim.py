@@ -282,7 +282,7 @@ class Reclaimer:
         if task is None:
             self._nominating[reclaim.uid] = reclaim.node
             return self._start(reclaim.uid, self._nominate(reclaim))
-        return task if self._nominating.get(reclaim.uid) == reclaim.node else _in_vain()
+        return task if self._nominating.get(reclaim.uid) == reclaim.node else asyncio.ensure_future(_in_vain(task))
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
         task = asyncio.ensure_future(work)
@@ -385,10 +385,10 @@ class Reclaimer:
         return True
 
 
-def _in_vain() -> asyncio.Future[bool]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(False)
-    return future
+async def _in_vain(other: asyncio.Future[bool]) -> bool:
+    """False, at the end of that one."""
+    await asyncio.wait([other])
+    return False
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:

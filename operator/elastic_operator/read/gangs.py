@@ -4,9 +4,9 @@ Nothing says how many pods a gang will have. A controller creates them one by on
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
 pods.
 
-To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
-a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
-if each were on its own, and no pod goes for them.
+To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: one
+second for 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as if
+each were on its own, and no pod goes for them.
 """
 
 from __future__ import annotations

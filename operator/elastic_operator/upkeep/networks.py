@@ -28,7 +28,8 @@ async def _until_answered(session: Session, network: JobNetwork, job: objects.Cu
     backoff = Backoff()
     while True:
         try:
-            await apply.ensure_network_policy(session, build_network_policy(job, network), job_uid=job.uid)
+            manifest = build_network_policy(job, network)
+            await apply.ensure_network_policy(session, manifest, job_uid=job.uid, is_new=False)
         except ApiError as error:
             log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
             return

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence, Set
+
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
-from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
 from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
 from elastic_operator.plan.job.observation import Observation, is_running
-from elastic_worker.contract import LABEL_JOB_NAME
+from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
-def with_counts(obs: Observation, now: float) -> JobStatus:
+def with_counts(obs: Observation, now: float, going: Set[str] = frozenset()) -> JobStatus:
     """The status with its counts brought up to date; `obs.live` are the pods that stay."""
     status, job = obs.status, obs.job
     running = [pod for pod in obs.live if is_running(pod)]
@@ -26,7 +29,10 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
-        "pods": [_pod_status(pod, ranks.get(pod.name)) for pod in _listed(job.pods)],
+        "pods": [
+            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in going and _may_be_told(pod, status))
+            for pod in _listed(job.pods)
+        ],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
@@ -36,6 +42,29 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     if complete and _resizing(status):
         update["last_resize_time"] = at(now)
     return status.model_copy(update=update)
+
+
+def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
+    """The status after all of these pods were made; `pods` are the job's, as far as they are there still.
+
+    One that is gone again already counts and is listed, so that its loss will be noticed.
+    """
+    known = {(pod.role, pod.index): pod for pod in pods}
+    made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
+    in_order = sorted([*status.pods, *made], key=lambda pod: (pod.role != ROLE_MASTER, pod.index))
+    update = {
+        "replicas": status.replicas + len(made),
+        "pods": in_order[:MAX_LISTED_PODS],
+        "pods_not_listed": status.pods_not_listed + max(0, len(in_order) - MAX_LISTED_PODS),
+    }
+    return status.model_copy(update=update)
+
+
+def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
+    if pod is not None and pod.incarnation == create.incarnation:
+        return _pod_status(pod, None, leaves=False)
+    name = f"{job.name}-{create.role}-{create.index}"
+    return PodStatus(name=name, role=create.role, index=create.index, node=create.node, phase="Pending")
 
 
 def _resizing(status: JobStatus) -> bool:
@@ -69,11 +98,20 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
-    return sorted(pods, key=lambda p: (p.role != "master", p.index))[:MAX_LISTED_PODS]
+    return sorted(pods, key=lambda p: (p.role != ROLE_MASTER, p.index))[:MAX_LISTED_PODS]
 
 
-def _pod_status(pod: OwnPod, rank: int | None) -> PodStatus:
-    phase = "Terminating" if pod.deleting_since is not None and not pod.ended else pod.phase
+def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
+
+    That the status lists it as alive says that its number is used (`elastic.losses`).
+    """
+    return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
+
+
+def _pod_status(pod: OwnPod, rank: int | None, *, leaves: bool) -> PodStatus:
+    leaves = leaves or pod.deleting_since is not None
+    phase = "Terminating" if leaves and not pod.ended else pod.phase
     return PodStatus(
         name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
     )
