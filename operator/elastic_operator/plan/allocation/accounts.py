@@ -246,19 +246,18 @@ class Accounts:
         """Whether `need` more leaves everybody the part of an idle guarantee that is not to be lent."""
         if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
             return True
-        account.charge(need)
-        promised = sum(map(_promised, self.tops(account.flavor)))
-        account.charge(-need)
+        promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))
         return promised <= self.capacity[account.flavor]
 
     def _everybody(self) -> Iterator[Account]:
         return (account for accounts in self._known.values() for account in accounts.values())
 
 
-def _promised(account: Account) -> int:
-    """What it uses, or more where part of its guarantee waits for it alone."""
+def _promised(account: Account, path: Sequence[Account], more: int) -> int:
+    """What it uses if the path uses so many GPUs more; or what of its guarantee waits for it alone, if that is more."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-    return max(account.used, kept, sum(map(_promised, account.children)))
+    used = account.used + (more if account in path else 0)
+    return max(used, kept, sum(_promised(child, path, more) for child in account.children))
 
 
 def _sum_up(accounts: Iterable[Account]) -> None:

@@ -274,10 +274,11 @@ def _settle_readiness(state: AllocationState) -> None:
     for entry in sorted(state.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
         if entry.seats:
             seats = [Seat(s.role, state.board.make_ready(entry.ask(s.role), s.spot)) for s in entry.seats]
-            entry.seats = tuple(seat if _may_use_now(entry, seat) else _unready(seat) for seat in seats)
+            seats = [seat if _may_use_now(state, entry, seat) else _unready(seat) for seat in seats]
+            state.journal.set(entry, "seats", tuple(seats))
 
 
-def _may_use_now(entry: JobEntry, seat: Seat) -> bool:
+def _may_use_now(state: AllocationState, entry: JobEntry, seat: Seat) -> bool:
     """Whether the pod would pass no limit even though what leaves has not left."""
     if entry.account is None or not seat.spot.ready:
         return True
@@ -285,7 +286,7 @@ def _may_use_now(entry: JobEntry, seat: Seat) -> bool:
     if any(account.used_now + gpus > account.limit for account in entry.account.path):
         return False
     for account in entry.account.path:
-        account.used_now += gpus
+        state.journal.set(account, "used_now", account.used_now + gpus)
     return True
 
 

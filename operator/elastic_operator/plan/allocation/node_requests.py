@@ -12,7 +12,6 @@ withdrawn, or not made, until those have come.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.free import PodRequirements
@@ -25,13 +24,13 @@ Promised = dict[int, list[tuple[PodRequirements, bool]]]
 
 def step_aside(state: AllocationState, entry: JobEntry) -> None:
     """Before the job is served: what it asks for is left out, and what jobs of lower priority ask for in its way."""
-    _set_asked(state, entry, None)
+    state.set_asked(entry, None)
     account, need = entry.account, entry.gpus_missing(entry.minimum)
     if account is None or not is_kept_for_asked(entry, need):
         return
     for other in state.by_account[account]:
         if other.job.priority < entry.job.priority:
-            _set_asked(state, other, None)
+            state.set_asked(other, None)
 
 
 def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
@@ -42,7 +41,7 @@ def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
 
 def ask_for_nodes(state: AllocationState, entry: JobEntry) -> None:
     """Have the job ask for nodes if it is not served and may, and not otherwise."""
-    _set_asked(state, entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
+    state.set_asked(entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
 
 
 def _may_ask(state: AllocationState, entry: JobEntry) -> bool:
@@ -77,31 +76,15 @@ def _missing(entry: JobEntry) -> Iterator[tuple[PodRequirements, int]]:
         yield entry.worker, workers
 
 
-def _set_asked(state: AllocationState, entry: JobEntry, gpus: int | None) -> None:
-    if entry.asked != gpus:
-        state.board.on_undo(partial(_count_asked, entry, entry.asked))
-        state.touched.add(entry)
-        _count_asked(entry, gpus)
-
-
-def _count_asked(entry: JobEntry, gpus: int | None) -> None:
-    more = (gpus or 0) - (entry.asked or 0)
-    for account in entry.account.path if entry.account else ():
-        account.asked += more
-        account.fixed += 0 if entry.job.preemptible else more
-    entry.asked = gpus
-
-
 def settle_asking(state: AllocationState) -> None:
     """At the end of a pass: the weakest do not ask where limits were used meanwhile; who is in the way waits."""
     asking = [entry for entry in state.touched if entry.asked is not None]
     promised = _promised(state) if asking else {}
     for entry in sorted(asking, key=lambda entry: -entry.rank):
         if not _is_within_quota(state, entry):
-            _set_asked(state, entry, None)
+            state.set_asked(entry, None)
         elif _would_rob(state, entry, promised):
-            state.board.on_undo(partial(setattr, entry, "withheld", False))
-            entry.withheld = True
+            state.journal.set(entry, "withheld", True)
 
 
 def _would_rob(state: AllocationState, entry: JobEntry, promised: Promised) -> bool:

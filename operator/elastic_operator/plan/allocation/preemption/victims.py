@@ -236,7 +236,7 @@ def given_within_team(state: AllocationState, taker: JobEntry) -> int:
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.board.moves
+    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
         given = sum(gives_within_team(state, entry, taker) for entry in state.by_account[account] if entry.size)
