@@ -95,27 +95,10 @@ class Account:
                 tier = Tier.FAIR
         return tier
 
-    def over(self, need: int) -> Account | None:
-        """Whose limit `need` more would pass: the account nearest to this one; None = nobody's."""
-        return next((account for account in self.path if account.used + need > account.limit), None)
-
-    def over_with_asked(self, need: int) -> Account | None:
-        """The same, once what new nodes are asked for is used.
-
-        What other namespaces without a policy ask for keeps none from its own share of what all may use together.
-        """
-        within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
-        asked = ((one, self.asked if within_own else one.asked) for one in self.path)
-        return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
-
     @property
     def foreign_below(self) -> int:
         """GPUs of pods that are not our jobs', here and under it."""
         return self.foreign + sum(child.foreign_below for child in self.children)
-
-    def over_fixed(self, need: int) -> Account | None:
-        """Whose guarantee `need` more that cannot be taken back would pass."""
-        return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
 
 
 def saturation(used: int, share: int) -> float:

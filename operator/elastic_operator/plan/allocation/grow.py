@@ -10,7 +10,6 @@ from enum import Enum
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import is_kept_for_asked
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
@@ -51,12 +50,10 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
     right = account.tier(need)
     if right > tier:
         return Growth.LATER
-    if not may_borrow_again(entry, right) or (not entry.job.preemptible and account.over_fixed(need)):
+    refused = state.refusal(entry, need)
+    if not may_borrow_again(entry, right) or (refused and refused.is_final):
         return Growth.NEVER
-    if is_kept_for_asked(entry, need):
-        return Growth.NEVER
-    may_use = account.over(need) is None and state.accounts.may_borrow(account, need)
-    if may_use and _grow_freely(state, entry, size):
+    if refused is None and _grow_freely(state, entry, size):
         return Growth.DONE
     taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
     return Growth.DONE if taken else Growth.NEVER

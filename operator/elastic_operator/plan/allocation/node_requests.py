@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
 
@@ -25,18 +26,10 @@ Promised = dict[int, list[tuple[PodRequirements, bool]]]
 def step_aside(state: AllocationState, entry: JobEntry) -> None:
     """Before the job is served: what it asks for is left out, and what jobs of lower priority ask for in its way."""
     state.set_asked(entry, None)
-    account, need = entry.account, entry.gpus_missing(entry.minimum)
-    if account is None or not is_kept_for_asked(entry, need):
-        return
-    for other in state.by_account[account]:
+    refused = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.ASKED)
+    for other in state.by_account[entry.account] if entry.account and refused else ():
         if other.job.priority < entry.job.priority:
             state.set_asked(other, None)
-
-
-def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
-    """Whether its team could use so many more GPUs if it had not asked for nodes for others."""
-    account = entry.account
-    return account is not None and account.over(need) is None and account.over_with_asked(need) is not None
 
 
 def ask_for_nodes(state: AllocationState, entry: JobEntry) -> None:
@@ -54,13 +47,9 @@ def _may_ask(state: AllocationState, entry: JobEntry) -> bool:
 
 
 def _is_within_quota(state: AllocationState, entry: JobEntry) -> bool:
-    account, need = entry.account, entry.gpus_missing(entry.minimum)
-    if account is None:
-        return True
-    more = need - (entry.asked or 0)
-    if account.over_with_asked(more) or (not entry.job.preemptible and account.over_fixed(more)):
-        return False
-    return state.accounts.may_borrow(account, need) or not _fits_anywhere(state, entry)
+    """New nodes may be used even where what is idle is kept for its owners, unless the pods would be put there."""
+    refused = state.refusal(entry, entry.gpus_missing(entry.minimum))
+    return refused is None or (refused.rule is Rule.LENDING and not _fits_anywhere(state, entry))
 
 
 def _fits_anywhere(state: AllocationState, entry: JobEntry) -> bool:

@@ -17,6 +17,7 @@ from elastic_operator.plan.allocation.board import Board, Spot
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
 
@@ -192,6 +193,10 @@ class AllocationState:
             known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
             self._gpus_of[id(requests)] = known
         return known[1]
+
+    def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
+        """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        return refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: JobEntry, requests: Resources, sign: int) -> None:
         """Count the GPUs of one pod of the job as used by its team (+1), or as not (-1)."""
@@ -369,7 +374,7 @@ class AllocationState:
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use it."""
         node = entry.at.get(member.uid)
-        if entry.account and entry.account.over(self.gpus_of(member.requests)):
+        if self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT):
             return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
 

@@ -13,6 +13,7 @@ from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.units import Offers
 from elastic_operator.plan.allocation.preemption.victims import Victims, clear
+from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
@@ -32,7 +33,7 @@ def displace(
     if _make_room_under_limits(state, taker, sum(gpus), victims):
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
-        done = done and (not taker.account or state.accounts.may_borrow(taker.account, 0))
+        done = done and not state.refusal(taker, 0, Rule.LENDING)
         if done and (state.serving or not state.brake(taker, since=took)):  # a gang is braked as a whole
             return True
     state.roll_back(mark)
@@ -41,12 +42,11 @@ def displace(
 
 def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
     """Have the weakest under each limit go that `need` more would pass."""
-    account = taker.account
-    if account is None or taker.request:
+    if taker.request:
         return True
-    while over := account.over(need):
-        offers = Offers(victims, over)
-        while account.over(need) is over:
+    while refused := state.refusal(taker, need, Rule.LIMIT):
+        offers = Offers(victims, refused.account)
+        while state.refusal(taker, need, Rule.LIMIT) == refused:
             unit = offers.take_weakest(victims.taking(need))
             if unit is None:
                 return False
@@ -68,9 +68,11 @@ def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options
 
 
 def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
-    """Whether a GPU that is idle may be used, or is kept for its owner."""
-    account = taker.account
-    return not account or state.accounts.may_borrow(account, taker.ask(role).gpus)
+    """Whether a GPU that is idle may be used, or is kept for its owner. Room under the limits was made before.
+
+    That is asked for foreign pods, too: that others go for one is not decided by kube-scheduler.
+    """
+    return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
@@ -116,7 +118,7 @@ def _keep_more(state: AllocationState, entry: JobEntry) -> None:
 
 
 def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> None:
-    if entry.account and entry.account.over(state.gpus_of(member.requests)):
+    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
         return
     mark = state.mark()
     moved = []
