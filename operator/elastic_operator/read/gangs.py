@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.times import doubled
 
 SETTLED_SECONDS = 1.0
 """At the 20 requests a second that kube-controller-manager makes by default, it makes twenty pods in that time."""
@@ -89,7 +90,7 @@ class WholeGangs:
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
             elif name in tried:
-                seconds = min(len(pods) / PODS_A_SECOND * 2 ** min(gang.times, 10), MOST_REST_SECONDS)
+                seconds = doubled(len(pods) / PODS_A_SECOND, MOST_REST_SECONDS, gang.times + 1)
                 self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
                 self.again_at = min(self.again_at, ceil(now + seconds))
                 rest_first += [pods] if not gang.times else []

@@ -5,6 +5,8 @@ The first tries are free: what was in the way may have passed. Then the reason i
 
 from __future__ import annotations
 
+from elastic_operator.plan.facts.times import doubled
+
 MOST_IN_VAIN = 3
 """After so many tries in vain nobody goes for it."""
 FIRST_REST_SECONDS = 3600.0
@@ -16,4 +18,4 @@ def rest_seconds(times: int) -> float:
     """The rest after so many tries in vain."""
     if times < MOST_IN_VAIN:
         return 0.0
-    return min(FIRST_REST_SECONDS * 2.0 ** min(times - MOST_IN_VAIN, 10), MOST_REST_SECONDS)
+    return doubled(FIRST_REST_SECONDS, MOST_REST_SECONDS, times - MOST_IN_VAIN + 1)

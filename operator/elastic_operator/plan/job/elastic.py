@@ -12,7 +12,7 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
@@ -104,8 +104,7 @@ def growth_delay(status: JobStatus) -> float:
     grown = [change for change in status.history if 0 < change.from_ < change.to]
     if not grown:
         return 0.0
-    doubled: float = FIRST_GROWTH_SECONDS * 2 ** (len(grown) - 1)
-    return seconds(grown[0].time) + min(doubled, LONGEST_GROWTH_SECONDS)
+    return seconds(grown[0].time) + doubled(FIRST_GROWTH_SECONDS, LONGEST_GROWTH_SECONDS, len(grown))
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:

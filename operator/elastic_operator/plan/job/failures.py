@@ -9,7 +9,7 @@ from math import inf
 from elastic_operator.api.status import JobStatus, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
@@ -133,7 +133,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
-    wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
+    wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait

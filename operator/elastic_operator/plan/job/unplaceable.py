@@ -13,7 +13,7 @@ from elastic_operator.api.status import ConditionType, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic import next_master
 from elastic_operator.plan.job.losses import reported
@@ -213,7 +213,7 @@ def _try_later(
     before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
     attempt = (before.attempt if before is not None and goes_on else 0) + 1
-    wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
+    wait = doubled(*times, attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
     size = None if waits_for else len(left) + 1
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
