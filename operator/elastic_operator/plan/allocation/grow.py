@@ -70,9 +70,7 @@ def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.mark()
-    for member in list(state.released(entry)):
-        if entry.size < size and state.fits_back(entry, member):
-            state.restore(entry, member)
+    state.keep_again(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True

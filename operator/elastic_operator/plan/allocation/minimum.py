@@ -58,13 +58,8 @@ def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeles
 
 def _come_back(state: AllocationState, entry: JobEntry) -> None:
     """A displaced job keeps what of its minimum still has its room, if it may have all of it and keeps its master."""
-    if not _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
-        return
-    for member in list(state.released(entry)):
-        if entry.size < entry.minimum and state.fits_back(entry, member):
-            state.restore(entry, member)
-        elif member.role == MASTER:
-            return
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
+        state.keep_again(entry, entry.minimum)
 
 
 def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:

@@ -378,6 +378,14 @@ class AllocationState:
             return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
 
+    def keep_again(self, entry: JobEntry, size: int) -> None:
+        """Keep released members that still have their room, up to that size; none without the master, if it had one."""
+        for member in list(self.released(entry)):
+            if entry.size < size and self.fits_back(entry, member):
+                self.restore(entry, member)
+            elif member.role == MASTER:
+                return
+
     def released(self, entry: JobEntry) -> Iterator[Member]:
         """Members that it could keep by its own limits but does not, those to be kept longest first."""
         kept = {m.uid for m in entry.kept}
