@@ -16,7 +16,7 @@ from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.brakes import Braked
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import (
@@ -30,6 +30,7 @@ from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Slot
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.facts.team import Team
 

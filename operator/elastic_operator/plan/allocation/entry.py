@@ -10,10 +10,8 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
-
-MASTER = "master"
-WORKER = "worker"
 
 
 class Seat(NamedTuple):
@@ -165,4 +163,4 @@ class JobEntry:
 
 def keep_order(member: Member) -> tuple[bool, int, str]:
     """Master first, then workers by index: who is kept longest comes first."""
-    return member.role != MASTER, member.index, member.uid
+    return *master_first(member), member.uid

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.text import pods
 
 _SHOWN = 3

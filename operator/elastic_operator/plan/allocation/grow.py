@@ -8,12 +8,13 @@ from __future__ import annotations
 from enum import Enum
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 
 TooMany = dict[tuple[Account, PodRequirements, bool], int]
 """So many pods of a shape could not be placed for a team even by displacing."""

@@ -8,7 +8,7 @@ holds what part of its minimum there is room for.
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import ask_for_nodes, step_aside
 from elastic_operator.plan.allocation.preemption.preempt import displace
@@ -16,6 +16,7 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PendingPod
 
 MOST_NEW_PLACES = 32

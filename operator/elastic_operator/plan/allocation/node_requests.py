@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
 
 Promised = dict[int, list[tuple[PodRequirements, bool]]]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 
 
 def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None:

@@ -15,10 +15,11 @@ from functools import partial
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board, Spot
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
-from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
@@ -154,6 +155,10 @@ class JobDemand:
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
+
+    def shape_of(self, role: str) -> PodShape:
+        """What its pods of that role ask for."""
+        return self.master if role == MASTER else self.worker
 
 
 @dataclass(frozen=True, slots=True)

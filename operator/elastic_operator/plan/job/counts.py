@@ -5,6 +5,7 @@ from __future__ import annotations
 from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
 from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
@@ -69,7 +70,7 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
-    return sorted(pods, key=lambda p: (p.role != "master", p.index))[:MAX_LISTED_PODS]
+    return sorted(pods, key=master_first)[:MAX_LISTED_PODS]
 
 
 def _pod_status(pod: OwnPod, rank: int | None) -> PodStatus:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job.group import new_failures
@@ -34,7 +35,7 @@ def failure(obs: Observation, now: float) -> Observation:
         return obs
     if over := over_for_good(obs, failed, now):
         return over
-    master = next((pod for pod in failed if pod.role == "master"), None)
+    master = next((pod for pod in failed if pod.role == MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
@@ -123,7 +124,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 def _had_master(obs: Observation) -> bool:
     """Whether the last status knew of a master: that one is gone, too, and its number is used."""
-    return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+    return any(pod.role == MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

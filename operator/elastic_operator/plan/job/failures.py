@@ -9,6 +9,7 @@ from math import inf
 from elastic_operator.api.status import JobStatus, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
@@ -22,7 +23,7 @@ TORCHRUN_FAILED = 1
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Those that nobody asked to go and nothing of the cluster's ended, the one to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
-    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), p.role != "master", p.index))
+    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
@@ -181,7 +182,7 @@ def was_told_to_go(pod: OwnPod) -> bool:
 def _disturbed(obs: Observation, failed_at: float) -> bool:
     """Whether a pod joined, left or was lost shortly before. The pods an incarnation begins with do not count."""
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(obs) if p.role == "master"), None)
+    master = next((p for p in present(obs) if p.role == MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]

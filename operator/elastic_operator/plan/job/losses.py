@@ -14,6 +14,7 @@ from math import inf
 from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, Retry, rfc3339
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
@@ -37,7 +38,7 @@ def losses(obs: Observation, now: float) -> Observation:
     And with a node, unless the others have formed a group without it: nothing ends the connections to a machine that is
     off, and they would wait for it in vain.
     """
-    has_master = bool(obs.live) and obs.live[0].role == "master"
+    has_master = bool(obs.live) and obs.live[0].role == MASTER
     lost = lost_count(obs)
     if obs.live and obs.status.replicas and not has_master:
         lost = max(lost, 1)

@@ -14,6 +14,7 @@ from elastic_operator.api.status import MAX_HISTORY, Change, ConditionType, JobS
 from elastic_operator.plan.facts.conditions import condition
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at
 
 
@@ -129,7 +130,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == "master" else None
+    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elastic_operator.plan.allocation.entry import WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import WORKER
 
 Found = list[tuple[tuple[float, ...], int]]
 """A heap of ways that were found, as prices and nodes."""

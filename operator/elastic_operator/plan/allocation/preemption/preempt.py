@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.units import Offers
 from elastic_operator.plan.allocation.preemption.victims import Victims, clear
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER, master_first
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 
 _LAST = 1 << 30
@@ -260,7 +261,7 @@ def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool
 
 def _in_order(members: Iterable[Member]) -> list[Member]:
     """Those that go first come first."""
-    return sorted(members, key=lambda m: (m.role == MASTER, -m.index))
+    return sorted(members, key=master_first, reverse=True)
 
 
 def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
