@@ -20,6 +20,11 @@ HostPort = tuple[str, str, int]
 """hostIP ("" = all), protocol, port."""
 
 
+def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
+    """A port of the node, as a pod asks for it."""
+    return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
+
+
 @dataclass(frozen=True, slots=True)
 class Taint:
     """A node's taint; only NoSchedule and NoExecute keep pods away."""
