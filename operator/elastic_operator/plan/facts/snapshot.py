@@ -146,7 +146,6 @@ class JobDemand:
     failed_size: int | None = None
     failed_until: float = 0.0
     failed_reason: str = ""
-    max_new_size: int | None = None
     wants: bool = True
     flavor: str = DEFAULT_FLAVOR
     flavor_problem: str = ""
