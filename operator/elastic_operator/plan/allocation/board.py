@@ -218,13 +218,13 @@ class Board:
         """Whether there is room for such a pod now, while what leaves has not left."""
         return self._now[node].fits(ask)
 
-    def make_ready(self, ask: PodRequirements, spot: Spot) -> Spot:
-        """The same place, ready if its room is free now after all."""
-        if spot.ready or not self._now[spot.node].fits(ask):
-            return spot
-        room, load = self._now[spot.node], (ask.shape.requests, ask.ports)
+    def use_now(self, ask: PodRequirements, node: int) -> bool:
+        """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
+        if not self.is_free(ask, node):
+            return False
+        room, load = self._now[node], (ask.shape.requests, ask.ports)
         self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
-        return Spot(spot.node, ready=True)
+        return True
 
     def known_short(self, ask: PodRequirements, count: int) -> bool:
         """Whether so many such pods are known not to fit, since room last became free."""

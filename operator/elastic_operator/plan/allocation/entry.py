@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import MASTER, master_first
@@ -15,10 +14,14 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 
 
 class Seat(NamedTuple):
-    """A place for a pod to come. A tuple: those of a large job are compared very often."""
+    """A place for a pod to come: the node's number, and whether its room is free now.
+
+    A tuple: those of a large job are compared very often.
+    """
 
     role: str
-    spot: Spot
+    node: int
+    ready: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +147,7 @@ class JobEntry:
     @property
     def near(self) -> frozenset[int]:
         """The nodes it has pods on, by number."""
-        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.spot.node for s in self.seats])
+        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
 
     @property
     def gpus(self) -> int:

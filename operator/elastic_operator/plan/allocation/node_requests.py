@@ -91,8 +91,8 @@ def _promised(state: AllocationState) -> Promised:
     found: Promised = {}
     for other in state.touched:
         for seat in other.seats:
-            lasts = not seat.spot.ready or other.request is not None
-            found.setdefault(seat.spot.node, []).append((other.ask(seat.role), lasts))
+            lasts = not seat.ready or other.request is not None
+            found.setdefault(seat.node, []).append((other.ask(seat.role), lasts))
     for node, seated in enumerate(state.seated):
         held = [(other.ask(seat.role), True) for other, seat in seated if other.reserves]
         if held:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.board import Board, Spot
+from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
@@ -184,7 +184,7 @@ class AllocationState:
         node = self.board.number.get(request.reserved or request.nominated) if request else None
         if request is None or node is None or (request.reserved and not self.board.fits(entry.master, node)):
             return
-        self.sit(entry, Seat(MASTER, Spot(node, ready=self.board.is_free(entry.master, node))))
+        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
 
     def gpus_of(self, requests: Resources) -> int:
@@ -407,15 +407,15 @@ class AllocationState:
     def _change_seats(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, ask = partial(self._seat, entry, seat), entry.ask(seat.role)
         load = self.board.hold if sign > 0 else self.board.release
-        load(ask.shape.requests, ask.ports, seat.spot.node, now=seat.spot.ready)
+        load(ask.shape.requests, ask.ports, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         entry.seats = seats
         if sign > 0:
-            self.seated[seat.spot.node].append((entry, seat))
+            self.seated[seat.node].append((entry, seat))
         else:
-            self.seated[seat.spot.node].remove((entry, seat))
+            self.seated[seat.node].remove((entry, seat))
         self.charge(entry, entry.ask(seat.role).shape.requests, sign)
         if entry.reserves:
             self._count_held(entry, sign * entry.ask(seat.role).gpus)

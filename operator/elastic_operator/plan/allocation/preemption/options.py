@@ -130,7 +130,7 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
 
 def _as_they_leave(entry: JobEntry) -> Iterable[int]:
     """The nodes of a job's workers, in the order in which these go."""
-    seats = [seat.spot.node for seat in entry.seats[::-1] if seat.role == WORKER]
+    seats = [seat.node for seat in entry.seats[::-1] if seat.role == WORKER]
     return dict.fromkeys(seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == WORKER and m.uid in entry.at])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.units import Offers
@@ -63,7 +62,7 @@ def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options
         if option is None:
             return False
         clear(state, taker, option.units)
-        seat = Seat(role, Spot(option.node, ready=False))
+        seat = Seat(role, option.node, ready=False)
     state.sit(taker, seat)
     return True
 
@@ -99,7 +98,7 @@ def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
 
 def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
     mark, here = state.mark(), entry.at.get(member.uid)
-    state.stand(entry, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
+    state.stand(entry, next((seat for seat in seats if seat.node == here), seats[-1]))
     if state.fits_back(entry, member):
         state.restore(entry, member)
         return True
