@@ -13,6 +13,7 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import shortened
 from elastic_operator.api.template import main_container
+from elastic_worker.contract import ROLE_MASTER
 
 _PREAMBLE = re.compile(
     r'^Pod "[^"]*" is invalid: |^Pod in version "v1" cannot be handled as a Pod: (strict decoding error: )?'
@@ -40,7 +41,7 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
 
     `own_variables` of the main container's environment stand before the user's.
     """
-    own = spec.master if role == "master" else spec.worker
+    own = spec.master if role == ROLE_MASTER else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
     told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", shortened(message)))
     told = _UNKNOWN_FIELD.sub(_UNKNOWN, told)

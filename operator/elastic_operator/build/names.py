@@ -7,10 +7,10 @@ recognises what its predecessor made (8).
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Any, Protocol
 
 from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, ROLE_MASTER, ROLE_WORKER
 
 _ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")
 
@@ -58,6 +58,16 @@ def secret_name(job_name: str, uid: str, *, old: bool = False) -> str:
 def rendezvous_id(uid: str, incarnation: int) -> str:
     """The id that keeps agents of an old incarnation, or of another job at the same address, out of the rendezvous."""
     return f"{uid}-{incarnation}"
+
+
+def owned_metadata(job: Owner, name: str) -> dict[str, Any]:
+    """The metadata of an object that is made for the job: found by the job's labels, and gone with the job."""
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
+        "ownerReferences": [owner_reference(job)],
+    }
 
 
 def owner_reference(job: Owner) -> dict[str, object]:

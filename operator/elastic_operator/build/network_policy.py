@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.build.names import Owner, owner_reference, service_name
-from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, STATUS_PORT
+from elastic_operator.build.names import Owner, owned_metadata, service_name
+from elastic_worker.contract import LABEL_JOB_UID, STATUS_PORT
 
 OPERATOR_LABELS = {"app.kubernetes.io/name": "elastic-operator"}
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -46,12 +46,7 @@ def build_network_policy(job: Owner, network: JobNetwork) -> dict[str, Any]:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {
-            "name": service_name(job.name),
-            "namespace": job.namespace,
-            "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned_metadata(job, service_name(job.name)),
         "spec": spec,
     }
 

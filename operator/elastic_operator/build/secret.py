@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from elastic_operator.build.names import Owner, owner_reference, secret_name
-from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, SECRET_KEY
+from elastic_operator.build.names import Owner, owned_metadata, secret_name
+from elastic_worker.contract import SECRET_KEY
 
 
 def build_secret(job: Owner, *, token: str, old: bool = False) -> dict[str, Any]:
@@ -13,12 +13,7 @@ def build_secret(job: Owner, *, token: str, old: bool = False) -> dict[str, Any]
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": secret_name(job.name, job.uid, old=old),
-            "namespace": job.namespace,
-            "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned_metadata(job, secret_name(job.name, job.uid, old=old)),
         "type": "Opaque",
         "immutable": True,
         "stringData": {SECRET_KEY: token},

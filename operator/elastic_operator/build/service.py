@@ -10,8 +10,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from elastic_operator.build.names import Owner, owner_reference, service_name
-from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER_PORT
+from elastic_operator.build.names import Owner, owned_metadata, service_name
+from elastic_worker.contract import GROUP, MASTER_PORT
 
 PORT_NAME = "rendezvous"
 
@@ -25,7 +25,7 @@ def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(job),
+        "metadata": owned_metadata(job, service_name(job.name)),
         "spec": {"type": "ClusterIP", "ports": ports},
     }
 
@@ -44,7 +44,7 @@ def build_endpoint_slice(
     endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
     """
     conditions = {"ready": True, "serving": True, "terminating": False}
-    metadata = _metadata(job)
+    metadata = owned_metadata(job, service_name(job.name))
     metadata["labels"] |= {
         "kubernetes.io/service-name": service_name(job.name),
         "endpointslice.kubernetes.io/managed-by": GROUP,
@@ -57,13 +57,4 @@ def build_endpoint_slice(
         "addressType": f"IPv{ip_address(service_ip).version}",
         "endpoints": [endpoint] if pod_ip else [],
         "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": port}],
-    }
-
-
-def _metadata(job: Owner) -> dict[str, Any]:
-    return {
-        "name": service_name(job.name),
-        "namespace": job.namespace,
-        "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
-        "ownerReferences": [owner_reference(job)],
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from elastic_operator.plan.facts.times import doubled
+
 
 @dataclass(slots=True)
 class Backoff:
@@ -16,8 +18,8 @@ class Backoff:
 
     def next(self, *, at_least: float | None = None) -> float:
         """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for."""
-        seconds = min(self.first * 2.0 ** min(self.failures, 30), self.most)
         self.failures += 1
+        seconds = doubled(self.first, self.most, self.failures)
         return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)
 
     def reset(self) -> None:

@@ -19,6 +19,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
@@ -79,7 +80,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         before = self.avoid.get(self.node)
         times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
-        wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
+        wait = doubled(FIRST_SECONDS, MOST_SECONDS, times)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
         in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())

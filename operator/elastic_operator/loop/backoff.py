@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from elastic_operator.api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import doubled
 from elastic_operator.read.jobs import drop_absent
 
 FIRST_SECONDS = 0.2
@@ -79,7 +80,7 @@ class Troubles:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
         longest = LONGEST_SECONDS if not isinstance(error, NameTaken) else 2.0
-        wait = min(longest, FIRST_SECONDS * 2 ** min(known.attempts - 1, 10))
+        wait = doubled(FIRST_SECONDS, longest, known.attempts)
         asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
         known.retry_at = now + max(wait * random.uniform(0.8, 1.2), asked)
         if not isinstance(error, Fenced):

@@ -82,7 +82,7 @@ class ReclaimTimes:
             growing.add(job.uid)
             if job.uid not in self._growing:
                 slots = (slot for slot in allocation.share(job.uid).create if not slot.ready)
-                self._metrics.requested_gpus.inc(sum(_gpus_in(job, slot.role) for slot in slots))
+                self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 
     def _owe(self, uid: str, gpus: int) -> None:
@@ -108,8 +108,4 @@ def _lacks_minimum(job: JobDemand) -> bool:
 def _missing(job: JobDemand) -> int:
     """The GPUs that it lacks for its minimum."""
     minimum = job.master.gpus + job.worker.gpus * (job.sizes[0] - 1)
-    return minimum - sum(_gpus_in(job, member.role) for member in job.members)
-
-
-def _gpus_in(job: JobDemand, role: str) -> int:
-    return (job.master if role == "master" else job.worker).gpus
+    return minimum - sum(job.shape_of(member.role).gpus for member in job.members)

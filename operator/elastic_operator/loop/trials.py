@@ -23,6 +23,7 @@ from math import inf
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
 from elastic_operator.loop.asking import Question
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
 from elastic_operator.read.jobs import drop_absent
 
@@ -249,7 +250,7 @@ class Trials:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not question.besides)
-            wait = min(REFUSED_SECONDS * 2 ** min(max(0, times - 1), 10), MOST_REFUSED_SECONDS)
+            wait = doubled(REFUSED_SECONDS, MOST_REFUSED_SECONDS, times)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
             if not question.besides:
                 self._refused(job, error, question.needed)
@@ -267,6 +268,7 @@ class Trials:
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
-        wait = min(SILENT_SECONDS * 2 ** min(silence.times, 10), MOST_SILENT_SECONDS)
+        silence.times += 1
+        wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
         asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        silence.times, silence.until = silence.times + 1, time.monotonic() + max(wait, asked)
+        silence.until = time.monotonic() + max(wait, asked)

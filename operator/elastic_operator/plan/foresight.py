@@ -17,8 +17,8 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator
-from elastic_operator.plan.allocation.entry import MASTER, WORKER
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.holding import as_it_is
@@ -162,7 +162,7 @@ def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:
 
 def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:
     for slot in share.create:
-        shape = job.master if slot.role == MASTER else job.worker
+        shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
         yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports)
 

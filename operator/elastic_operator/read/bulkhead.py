@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
+from elastic_operator.plan.facts.times import doubled
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -100,7 +102,7 @@ class Bulkhead:
             return known
         attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
-        wait = min(LONGEST_SECONDS, first * 2.0 ** min(attempts - 1, 12))
+        wait = doubled(first, LONGEST_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
         told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."

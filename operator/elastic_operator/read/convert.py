@@ -137,7 +137,7 @@ def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
     """The node's ports that the pod's containers use, sidecars included."""
     sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
     return frozenset(
-        ("" if port.host_ip == "0.0.0.0" else port.host_ip, port.protocol, port.host_port)
+        model.host_port(port.host_ip, port.protocol, port.host_port)
         for container in (*pod.spec.containers, *sidecars)
         for port in container.ports or ()
         if port.host_port

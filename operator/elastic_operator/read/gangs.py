@@ -4,9 +4,9 @@ Nothing says how many pods a gang will have. A controller creates them one by on
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
 pods.
 
-To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: one
-second for 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as if
-each were on its own, and no pod goes for them.
+To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
+a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
+if each were on its own, and no pod goes for them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.times import doubled
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
@@ -91,7 +92,7 @@ class WholeGangs:
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
             elif name in tried:
-                seconds = min(len(pods) / PODS_A_SECOND * 2 ** min(gang.times, 10), MOST_REST_SECONDS)
+                seconds = doubled(len(pods) / PODS_A_SECOND, MOST_REST_SECONDS, gang.times + 1)
                 self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
                 self.again_at = min(self.again_at, ceil(now + seconds))
                 rest_first += [pods] if not gang.times else []

@@ -14,6 +14,7 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.shape import shape_of
 from elastic_operator.plan.facts.snapshot import JobDemand, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Team
@@ -111,7 +112,7 @@ def _job(
         spec=spec,
         priority=priority,
     )
-    master, worker = (_shape(spec.template_of(role), snapshot) for role in ("master", "worker"))
+    master, worker = (_shape(spec.template_of(role), snapshot) for role in (MASTER, WORKER))
     fresh = demand_of(Observation(job, job.status), job_shape(master, worker, flavors=snapshot.flavors))
     return fresh if known is None else _going_on(fresh, known)
 

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.decisions import Grant, Nomination
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
@@ -25,7 +26,7 @@ class Placed:
     @property
     def order(self) -> tuple[str, bool, int]:
         """By node, the master first."""
-        return self.node or "", self.role != "master", self.index
+        return self.node or "", *master_first(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,12 @@ def _placed(members: Mapping[str, Placed], uids: Sequence[str]) -> tuple[Placed,
 
 
 def _gpus(job: JobDemand, pods: Iterable[Placed]) -> int:
-    return sum((job.master if pod.role == "master" else job.worker).gpus for pod in pods)
+    return sum(job.shape_of(pod.role).gpus for pod in pods)
 
 
 def _on_node(pods: Sequence[Placed], node: str | None, ready: bool) -> str:
-    roles = ["master"] if any(pod.role == "master" for pod in pods) else []
-    indices = sorted(pod.index for pod in pods if pod.role != "master")
+    roles = [MASTER] if any(pod.role == MASTER for pod in pods) else []
+    indices = sorted(pod.index for pod in pods if pod.role != MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []
     place = f"on {node}" if node else "where the scheduler finds room"
     return f"{', '.join(roles)} {place}{'' if ready else ' once its room is free'}"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.entry import WORKER
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import Minima
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots

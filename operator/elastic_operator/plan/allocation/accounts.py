@@ -96,30 +96,10 @@ class Account:
                 tier = Tier.FAIR
         return tier
 
-    def over(self, need: int) -> Account | None:
-        """The nearest account on the path whose limit `need` more would pass; None if there is none."""
-        return next((account for account in self.path if account.used + need > account.limit), None)
-
-    def over_with_asked(self, need: int) -> Account | None:
-        """The same, with the GPUs of nodes that are asked for counted as used (49).
-
-        A namespace without a policy may always use its own share of what all of these may use together, whatever the
-        others ask for.
-        """
-        within_own = self.outward is not self.path and self.used + self.asked + need <= self.share
-        asked = ((one, self.asked if within_own else one.asked) for one in self.path)
-        return next((one for one, gpus in asked if one.used + gpus + need > one.limit), None)
-
     @property
     def foreign_below(self) -> int:
         """GPUs of pods that are not our jobs', here and in all accounts below."""
         return self.foreign + sum(child.foreign_below for child in self.children)
-
-    def over_fixed(self, need: int) -> Account | None:
-        """The nearest account whose guarantee `need` more GPUs that cannot be taken back would pass; None if there is
-        none.
-        """
-        return next((account for account in self.path if account.fixed + need > account.guaranteed), None)
 
 
 def saturation(used: int, share: int) -> float:
@@ -253,19 +233,18 @@ class Accounts:
         """
         if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
             return True
-        account.charge(need)
-        promised = sum(map(_promised, self.tops(account.flavor)))
-        account.charge(-need)
+        promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))
         return promised <= self.capacity[account.flavor]
 
     def _everybody(self) -> Iterator[Account]:
         return (account for accounts in self._known.values() for account in accounts.values())
 
 
-def _promised(account: Account) -> int:
+def _promised(account: Account, path: Sequence[Account], more: int) -> int:
     """The larger of GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
-    return max(account.used, kept, sum(map(_promised, account.children)))
+    used = account.used + (more if account in path else 0)
+    return max(used, kept, sum(_promised(child, path, more) for child in account.children))
 
 
 def _sum_up(accounts: Iterable[Account]) -> None:

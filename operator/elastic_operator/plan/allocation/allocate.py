@@ -14,9 +14,8 @@ from math import inf
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.brakes import Braked
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import (
@@ -30,6 +29,7 @@ from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Slot
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Snapshot, Taker
 from elastic_operator.plan.facts.team import Team
 
@@ -234,7 +234,7 @@ def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
 
 def _reclaim(state: AllocationState, entry: JobEntry) -> Nomination:
     assert entry.request is not None, "asked for foreign pods only"
-    node = entry.seats[0].spot.node
+    node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
     request = entry.request
     return Nomination(
@@ -273,24 +273,21 @@ def _settle_readiness(state: AllocationState) -> None:
     """
     for entry in sorted(state.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
         if entry.seats:
-            seats = [Seat(s.role, state.board.make_ready(entry.ask(s.role), s.spot)) for s in entry.seats]
-            entry.seats = tuple(seat if _may_use_now(entry, seat) else _unready(seat) for seat in seats)
+            seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
+            state.journal.set(entry, "seats", tuple(seats))
 
 
-def _may_use_now(entry: JobEntry, seat: Seat) -> bool:
-    """Whether the pod passes no limit although pods that leave are still there."""
-    if entry.account is None or not seat.spot.ready:
-        return True
-    gpus = entry.ask(seat.role).gpus
-    if any(account.used_now + gpus > account.limit for account in entry.account.path):
+def _can_be_made_now(state: AllocationState, entry: JobEntry, seat: Seat) -> bool:
+    """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
+    ask = entry.ask(seat.role)
+    if not (seat.ready or state.board.use_now(ask, seat.node)):
         return False
-    for account in entry.account.path:
-        account.used_now += gpus
+    path = entry.account.path if entry.account else ()
+    if any(account.used_now + ask.gpus > account.limit for account in path):
+        return False
+    for account in path:
+        state.journal.set(account, "used_now", account.used_now + ask.gpus)
     return True
-
-
-def _unready(seat: Seat) -> Seat:
-    return Seat(seat.role, Spot(seat.spot.node, ready=False))
 
 
 def _share(state: AllocationState, entry: JobEntry) -> Assignment:
@@ -318,8 +315,8 @@ def _slots(state: AllocationState, entry: JobEntry) -> Iterator[Slot]:
     for role in new_roles(entry):
         yield Slot(role, 0 if role == MASTER else next(indices), None, ready=True)
     for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != MASTER):
-        node = state.board.nodes[seat.spot.node].name if entry.ask(seat.role).shape.pinnable else None
-        yield Slot(seat.role, 0 if seat.role == MASTER else next(indices), node, seat.spot.ready)
+        node = state.board.nodes[seat.node].name if entry.ask(seat.role).shape.pinnable else None
+        yield Slot(seat.role, 0 if seat.role == MASTER else next(indices), node, seat.ready)
 
 
 def _free_indices(entry: JobEntry) -> Iterator[int]:

@@ -8,17 +8,17 @@ modules decide which pods are placed here and which must go.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.fit import collide, is_open, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Resources
 
 _FEW_HOSTS = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
-
-Mark = tuple[int, dict[PodRequirements, int]]
 
 
 class Spot(NamedTuple):
@@ -31,7 +31,7 @@ class Spot(NamedTuple):
 class Board:
     """Nodes by number, in the order of their names, and what is free on them."""
 
-    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str]) -> None:
+    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
@@ -47,10 +47,9 @@ class Board:
         self._asks: dict[object, PodRequirements] = {}
         self._ask_of: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
-        self._undo: list[Callable[[], object]] = []
-        self.moves = 0
-        """Raised with every change and every undoing: while the number is the same, nothing has changed."""
-        self._too_many: dict[PodRequirements, int] = {}
+        self._journal = journal
+        self._too_many: Mapping[PodRequirements, int] = {}
+        """Replaced, never changed: undoing a change brings back what was known before it."""
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -166,39 +165,38 @@ class Board:
         """Count loads that are on the node from the start. This cannot be undone."""
         total = total_of(requests for requests, _ in loads)
         ports = [port for _, taken in loads for port in taken]
-        self._change(total, ports, node, True, -1)
+        self._change(total, ports, node, True, -1, self._too_many)
 
     def unsettle(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._too_many = {}
-        self._change(requests, ports, node, True, +1)
-
-    def take(self, ask: PodRequirements, spot: Spot) -> None:
-        """Hold the spot for one such pod."""
-        self.hold(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
-
-    def leave(self, ask: PodRequirements, spot: Spot) -> None:
-        """Give up a spot held by `take`."""
-        self.release(ask.shape.requests, ask.ports, spot.node, now=spot.ready)
+        self._change(requests, ports, node, True, +1, {})
 
     def hold(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node; with `now`, it also uses what is free already."""
-        self._change(requests, ports, node, now, -1)
-        self.on_undo(lambda: self._change(requests, ports, node, now, +1))
+        load, known = (requests, ports, node, now), self._too_many
+        self._journal.do(partial(self._change, *load, -1, known), undo=partial(self._change, *load, +1, known))
 
     def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        self._too_many = {}
-        self._change(requests, ports, node, now, +1)
-        self.on_undo(lambda: self._change(requests, ports, node, now, -1))
+        load, known = (requests, ports, node, now), self._too_many
+        self._journal.do(partial(self._change, *load, +1, {}), undo=partial(self._change, *load, -1, known))
 
-    def _change(self, requests: Resources, ports: Collection[HostPort], node: int, now: bool, sign: int) -> None:
+    def _change(
+        self,
+        requests: Resources,
+        ports: Collection[HostPort],
+        node: int,
+        now: bool,
+        sign: int,
+        too_many: Mapping[PodRequirements, int],
+    ) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
                 room.hold(requests, ports)
             else:
                 room.give(requests, ports)
         self._reindex(node)
+        self._too_many = too_many
 
     def _reindex(self, node: int) -> None:
         before, after = self._gpus[node], self._count_gpus(self._soon[node].free)
@@ -220,41 +218,13 @@ class Board:
         """Whether there is room for such a pod now, although pods that leave are still there."""
         return self._now[node].fits(ask)
 
-    def make_ready(self, ask: PodRequirements, spot: Spot) -> Spot:
-        """The same spot, marked as ready if its room is free now after all."""
-        if spot.ready or not self._now[spot.node].fits(ask):
-            return spot
-        room = self._now[spot.node]
-        room.hold(ask.shape.requests, ask.ports)
-        self.on_undo(lambda: room.give(ask.shape.requests, ask.ports))
-        return Spot(spot.node, ready=True)
-
-    # -- undoing -----------------------------------------------------------------------------------------------------
-
-    def mark(self) -> Mark:
-        """A point to roll back to."""
-        return len(self._undo), dict(self._too_many)
-
-    def on_undo(self, undo: Callable[[], object]) -> None:
-        """Have `undo` called when the board rolls back past this moment."""
-        self._undo.append(undo)
-        self.moves += 1
-
-    def roll_back(self, mark: Mark) -> None:
-        """Undo everything since `mark`, latest first."""
-        length, self._too_many = mark[0], dict(mark[1])
-        while len(self._undo) > length:
-            self._undo.pop()()
-            self.moves += 1
-
-    def undo_all(self) -> None:
-        """Undo everything that was not there from the start."""
-        self.roll_back((0, {}))
-
-    @property
-    def changes(self) -> int:
-        """The number of changes that could be undone."""
-        return len(self._undo)
+    def use_now(self, ask: PodRequirements, node: int) -> bool:
+        """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
+        if not self.is_free(ask, node):
+            return False
+        room, load = self._now[node], (ask.shape.requests, ask.ports)
+        self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
+        return True
 
     def known_short(self, ask: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
@@ -262,7 +232,7 @@ class Board:
 
     def remember_short(self, ask: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
-        self._too_many[ask] = min(count, self._too_many.get(ask, count))
+        self._too_many = {**self._too_many, ask: min(count, self._too_many.get(ask, count))}
 
 
 def _same_but_use(one: Node, other: Node) -> bool:

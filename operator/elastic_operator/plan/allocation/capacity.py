@@ -140,7 +140,7 @@ def _held_by_jobs(state: AllocationState) -> Held:
     loads = [[member.requests for _, member in residents.values()] for residents in state.residents]
     for entry in state.entries:
         for seat in entry.seats:
-            loads[seat.spot.node].append(entry.ask(seat.role).shape.requests)
+            loads[seat.node].append(entry.ask(seat.role).shape.requests)
     return {node: total_of(held) for node, held in enumerate(loads) if held}
 
 
@@ -160,5 +160,5 @@ def _held_by(entry: JobEntry) -> Held:
         if member.uid in entry.at:
             loads.setdefault(entry.at[member.uid], []).append(member.requests)
     for seat in entry.seats:
-        loads.setdefault(seat.spot.node, []).append(entry.ask(seat.role).shape.requests)
+        loads.setdefault(seat.node, []).append(entry.ask(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
-
-MASTER = "master"
-WORKER = "worker"
 
 
 class Seat(NamedTuple):
@@ -22,7 +19,8 @@ class Seat(NamedTuple):
     """
 
     role: str
-    spot: Spot
+    node: int
+    ready: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -156,7 +154,7 @@ class JobEntry:
     @property
     def near(self) -> frozenset[int]:
         """The numbers of the nodes on which it has or gets pods."""
-        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.spot.node for s in self.seats])
+        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
 
     @property
     def gpus(self) -> int:
@@ -175,4 +173,4 @@ class JobEntry:
 
 def keep_order(member: Member) -> tuple[bool, int, str]:
     """Sorts members, those to keep longest first: the master, then workers by index."""
-    return member.role != MASTER, member.index, member.uid
+    return *master_first(member), member.uid

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_operator.plan.facts.text import listed, pods
 
 _SHOWN = 3
 """This many names are spelled out; the rest is counted."""
@@ -78,9 +79,9 @@ class Explainer:
         said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
         if said:
             return Why(*said)
-        if entry.next_size is None:
-            return _made_for_less(entry)
-        return self._why_no_more(entry, entry.next_size if entry.served else entry.sizes[0])
+        size = entry.next_size if entry.served else entry.sizes[0]
+        assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
+        return self._why_no_more(entry, size)
 
     def _why_waiting(self, entry: JobEntry) -> Why | None:
         if entry.job.waiting and entry.served:
@@ -139,19 +140,10 @@ class Explainer:
         return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
 
 
-def _made_for_less(entry: JobEntry) -> Why:
-    most = entry.job.max_new_size
-    if entry.served:
-        text = f"{_head(entry)} Its pods were made for at most {most}; suspend and resume the job to let it grow."
-        return Why(Limit.AT_MAXIMUM, text)
-    text = f"{_head(entry)} Its pods were made for at most {most}; suspend and resume the job, or lower minReplicas."
-    return Why(Limit.SIZE_NOT_ALLOWED, text)
-
-
 def _no_such_node(need: _Need) -> Why:
     reasons = [f"{n} of them: {reason}" for reason, n in need.supply.misfits]
     nodes = sum(n for _, n in need.supply.misfits)
-    found = f"none of the {nodes} nodes suits the pods ({_listed(reasons)})" if nodes else "there are no nodes"
+    found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
     text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
     return Why(Limit.NODE_SELECTOR_UNSATISFIED, text)
 
@@ -171,7 +163,7 @@ def _fragmented(need: _Need) -> Why:
 
 def _other_resources(need: _Need) -> Why:
     supply = need.supply
-    lacking = _listed(supply.lacking) or "cpu or memory"
+    lacking = listed(supply.lacking, _SHOWN) or "cpu or memory"
     short = [name for name in supply.lacking if supply.largest.get(name, 0) < dict(supply.ask.needs).get(name, 0)]
     wanted = _amounts(need, [name for name, _ in supply.ask.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
@@ -191,10 +183,10 @@ def _nodes(need: _Need) -> Why:
     supply = need.supply
     too_large = _too_large(supply)
     if too_large:
-        most = _listed([_amount(name, supply.largest[name]) for name in too_large])
+        most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
         return Why(Limit.INSUFFICIENT_NODES, text)
-    closed = f" ({_listed(supply.closed)})" if supply.closed else ""
+    closed = f" ({listed(supply.closed, _SHOWN)})" if supply.closed else ""
     action = f"{_reopen(supply)}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
     return Why(Limit.INSUFFICIENT_NODES, text)
@@ -238,7 +230,7 @@ def _more(need: _Need) -> str:
 
 def _amounts(need: _Need, names: list[str]) -> str:
     needs = dict(need.supply.ask.needs)
-    asked = _listed([_amount(name, needs[name]) for name in names]) or "a place"
+    asked = listed([_amount(name, needs[name]) for name in names], _SHOWN) or "a place"
     return asked + (" on one node" if need.count == 1 else " each")
 
 
@@ -252,11 +244,6 @@ def _usable(need: _Need) -> str:
 def _count_hosts(need: _Need) -> str:
     n = len(need.supply.ask.hosts)
     return f"{n} usable node{'' if n == 1 else 's'}"
-
-
-def _listed(words: list[str] | tuple[str, ...]) -> str:
-    shown = list(words[:_SHOWN]) + ([f"{len(words) - _SHOWN} more"] if len(words) > _SHOWN else [])
-    return ", ".join(shown)
 
 
 def _amount(name: str, n: int) -> str:

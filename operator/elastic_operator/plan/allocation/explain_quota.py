@@ -8,6 +8,7 @@ from __future__ import annotations
 from elastic_operator.api.status import Limit
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.roster import over_per_job_limit
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
@@ -35,31 +36,29 @@ def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -
     """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
     not pass.
     """
-    account, need = entry.account, entry.gpus_missing(size)
-    if account is None:
+    refused = state.refusal(entry, entry.gpus_missing(size))
+    if refused is None:
         return None
-    if not entry.job.preemptible and (over := account.over_fixed(need)):
-        text = (
-            f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}: {over.guaranteed},"
-            f" of which {over.fixed} are held for good. Set preemptible to true, or raise the guarantee."
-        )
-        return Limit.QUOTA_EXHAUSTED, text
-    over = account.over(need)
-    if over is not None:
-        return _over_limit(entry, over, wanted)
-    over = account.over_with_asked(need)
-    if over is not None:
-        text = (
-            f"{wanted}; {policy(over)} may use {over.limit}, uses {over.used} and waits for new nodes with {over.asked}"
-            " GPUs for other jobs. Wait, or give the job a higher priority."
-        )
-        return Limit.BORROWING_LIMIT_REACHED, text
-    if not state.accounts.may_borrow(account, need):
-        text = (
-            f"{wanted}; the GPUs that are idle are kept for their owners (lending.limit). Wait, or raise those limits."
-        )
-        return Limit.QUOTA_EXHAUSTED, text
-    return None
+    over = refused.account
+    match refused.rule:
+        case Rule.GUARANTEE:
+            text = (
+                f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}:"
+                f" {over.guaranteed}, of which {over.fixed} are held for good. Set preemptible to true, or raise the"
+                " guarantee."
+            )
+            return Limit.QUOTA_EXHAUSTED, text
+        case Rule.LIMIT:
+            return _over_limit(entry, over, wanted)
+        case Rule.ASKED:
+            text = (
+                f"{wanted}; {policy(over)} may use {over.limit}, uses {over.used} and waits for new nodes with"
+                f" {over.asked} GPUs for other jobs. Wait, or give the job a higher priority."
+            )
+            return Limit.BORROWING_LIMIT_REACHED, text
+        case Rule.LENDING:
+            kept = "the GPUs that are idle are kept for their owners (lending.limit)"
+            return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
 
 
 def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from enum import Enum
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import is_kept_for_asked
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 
 TooMany = dict[tuple[Account, PodRequirements, bool], int]
 """The number of pods of a shape that could not be placed for a team, even at others' cost."""
@@ -52,12 +52,10 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
     right = account.tier(need)
     if right > tier:
         return Growth.LATER
-    if not may_borrow_again(entry, right) or (not entry.job.preemptible and account.over_fixed(need)):
+    refused = state.refusal(entry, need)
+    if not may_borrow_again(entry, right) or (refused and refused.is_final):
         return Growth.NEVER
-    if is_kept_for_asked(entry, need):
-        return Growth.NEVER
-    may_use = account.over(need) is None and state.accounts.may_borrow(account, need)
-    if may_use and _grow_freely(state, entry, size):
+    if refused is None and _grow_freely(state, entry, size):
         return Growth.DONE
     taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
     return Growth.DONE if taken else Growth.NEVER
@@ -74,9 +72,7 @@ def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.mark()
-    for member in list(state.released(entry)):
-        if entry.size < size and state.fits_back(entry, member):
-            state.restore(entry, member)
+    state.keep_again(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True

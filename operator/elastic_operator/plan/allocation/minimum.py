@@ -8,13 +8,15 @@ room for a part of its minimum (37).
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import ask_for_nodes, is_kept_for_asked, step_aside
+from elastic_operator.plan.allocation.node_requests import ask_for_nodes, step_aside
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
+from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PendingPod
 
 MOST_NEW_PLACES = 32
@@ -46,7 +48,7 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
 
 def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
     """Give the job its minimum. Nodes asked for by itself or by jobs of lower priority do not stand in its way (49)."""
-    if entry.asked is None and not is_kept_for_asked(entry, entry.gpus_missing(entry.minimum)):
+    if entry.asked is None and not state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.ASKED):
         return _complete(state, entry, hopeless)
     mark = state.mark()
     step_aside(state, entry)
@@ -61,25 +63,19 @@ def _come_back(state: AllocationState, entry: JobEntry) -> None:
 
     It must be allowed all of its minimum, and it must keep its master.
     """
-    if not _may_use(state, entry, entry.gpus_missing(entry.minimum)):
-        return
-    for member in list(state.released(entry)):
-        if entry.size < entry.minimum and state.fits_back(entry, member):
-            state.restore(entry, member)
-        elif member.role == MASTER:
-            return
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
+        state.keep_again(entry, entry.minimum)
 
 
 def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
     need = entry.gpus_missing(entry.minimum)
-    if entry.failed_at(entry.minimum, state.now) or not _stays_within_guarantee(entry, need):
-        return False
-    if is_kept_for_asked(entry, need):
+    refused = state.refusal(entry, need)
+    if entry.failed_at(entry.minimum, state.now) or (refused and refused.is_final):
         return False
     if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that it is not as it looks
     master, workers = entry.missing(entry.minimum)
-    if _may_use(state, entry, need) and seat_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.request) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.job.waiting or not entry.takes(state.now):
         return False
@@ -119,15 +115,9 @@ def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: Pendi
     return node is not None and _displace_any(state, entry, only=node)
 
 
-def _stays_within_guarantee(entry: JobEntry, need: int) -> bool:
-    return entry.job.preemptible or entry.account is None or entry.account.over_fixed(need) is None
-
-
-def _may_use(state: AllocationState, entry: JobEntry, need: int) -> bool:
-    """Whether its team may use `need` more GPUs. kube-scheduler does not ask that for pods of others, nor do we."""
-    if entry.account is None or entry.request:
-        return True
-    return entry.account.over(need) is None and state.accounts.may_borrow(entry.account, need)
+def _may_use_idle(state: AllocationState, entry: JobEntry, need: int) -> bool:
+    """Whether so many GPUs may be used that are idle; kube-scheduler does not ask that for foreign pods."""
+    return entry.request is not None or state.refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: JobEntry) -> list[list[str]]:
@@ -149,14 +139,14 @@ def reserve(state: AllocationState, entry: JobEntry) -> None:
     """
     need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
     supplies, account = Supplies(state), entry.account
-    if entry.asked is not None or not _stays_within_guarantee(entry, need):
+    if entry.asked is not None or state.refusal(entry, need, Rule.GUARANTEE):
         return
     if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
         return
     if account and any(one.foreign + need > one.limit for one in account.path):
         return
     for role in [MASTER] * master + [WORKER] * workers:
-        seat = find_seat(state, entry, role) if _may_use(state, entry, entry.ask(role).gpus) else None
+        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.ask(role).gpus) else None
         if seat is not None:
             state.set_reserves(entry, True)
             state.sit(entry, seat)

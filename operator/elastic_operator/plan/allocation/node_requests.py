@@ -11,11 +11,12 @@ they are withdrawn or not created.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
 
 Promised = dict[int, list[tuple[PodRequirements, bool]]]
@@ -26,24 +27,16 @@ def step_aside(state: AllocationState, entry: JobEntry) -> None:
     """Before the job is served, drop its own node requests, and those of lower-priority jobs that block it
     by a limit.
     """
-    _set_asked(state, entry, None)
-    account, need = entry.account, entry.gpus_missing(entry.minimum)
-    if account is None or not is_kept_for_asked(entry, need):
-        return
-    for other in state.by_account[account]:
+    state.set_asked(entry, None)
+    refused = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.ASKED)
+    for other in state.by_account[entry.account] if entry.account and refused else ():
         if other.job.priority < entry.job.priority:
-            _set_asked(state, other, None)
-
-
-def is_kept_for_asked(entry: JobEntry, need: int) -> bool:
-    """Whether its team could use `need` more GPUs, were it not for nodes that other jobs have asked for."""
-    account = entry.account
-    return account is not None and account.over(need) is None and account.over_with_asked(need) is not None
+            state.set_asked(other, None)
 
 
 def ask_for_nodes(state: AllocationState, entry: JobEntry) -> None:
     """Have the job ask for nodes if it is not served and may ask; else drop its request."""
-    _set_asked(state, entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
+    state.set_asked(entry, entry.gpus_missing(entry.minimum) if _may_ask(state, entry) else None)
 
 
 def _may_ask(state: AllocationState, entry: JobEntry) -> bool:
@@ -56,13 +49,9 @@ def _may_ask(state: AllocationState, entry: JobEntry) -> bool:
 
 
 def _is_within_quota(state: AllocationState, entry: JobEntry) -> bool:
-    account, need = entry.account, entry.gpus_missing(entry.minimum)
-    if account is None:
-        return True
-    more = need - (entry.asked or 0)
-    if account.over_with_asked(more) or (not entry.job.preemptible and account.over_fixed(more)):
-        return False
-    return state.accounts.may_borrow(account, need) or not _fits_anywhere(state, entry)
+    """New nodes may be used even where what is idle is kept for its owners, unless the pods would be put there."""
+    refused = state.refusal(entry, entry.gpus_missing(entry.minimum))
+    return refused is None or (refused.rule is Rule.LENDING and not _fits_anywhere(state, entry))
 
 
 def _fits_anywhere(state: AllocationState, entry: JobEntry) -> bool:
@@ -78,21 +67,6 @@ def _missing(entry: JobEntry) -> Iterator[tuple[PodRequirements, int]]:
         yield entry.worker, workers
 
 
-def _set_asked(state: AllocationState, entry: JobEntry, gpus: int | None) -> None:
-    if entry.asked != gpus:
-        state.board.on_undo(partial(_count_asked, entry, entry.asked))
-        state.touched.add(entry)
-        _count_asked(entry, gpus)
-
-
-def _count_asked(entry: JobEntry, gpus: int | None) -> None:
-    more = (gpus or 0) - (entry.asked or 0)
-    for account in entry.account.path if entry.account else ():
-        account.asked += more
-        account.fixed += 0 if entry.job.preemptible else more
-    entry.asked = gpus
-
-
 def settle_asking(state: AllocationState) -> None:
     """Drop node requests that no longer fit the quota, lowest rank first; hold back those whose pods would take held
     room.
@@ -101,10 +75,9 @@ def settle_asking(state: AllocationState) -> None:
     promised = _promised(state) if asking else {}
     for entry in sorted(asking, key=lambda entry: -entry.rank):
         if not _is_within_quota(state, entry):
-            _set_asked(state, entry, None)
+            state.set_asked(entry, None)
         elif _would_rob(state, entry, promised):
-            state.board.on_undo(partial(setattr, entry, "withheld", False))
-            entry.withheld = True
+            state.journal.set(entry, "withheld", True)
 
 
 def _would_rob(state: AllocationState, entry: JobEntry, promised: Promised) -> bool:
@@ -121,8 +94,8 @@ def _promised(state: AllocationState) -> Promised:
     found: Promised = {}
     for other in state.touched:
         for seat in other.seats:
-            lasts = not seat.spot.ready or other.request is not None
-            found.setdefault(seat.spot.node, []).append((other.ask(seat.role), lasts))
+            lasts = not seat.ready or other.request is not None
+            found.setdefault(seat.node, []).append((other.ask(seat.role), lasts))
     for node, seated in enumerate(state.seated):
         held = [(other.ask(seat.role), True) for other, seat in seated if other.reserves]
         if held:

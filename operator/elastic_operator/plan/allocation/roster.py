@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
@@ -119,10 +118,9 @@ def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
     """The sizes that a job may have, and those up to the size that it has already."""
     job, has = entry.job, len(entry.job.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
-    if job.max_new_size is None and limit is None and not job.flavor_problem:
+    if limit is None and not job.flavor_problem:
         return job.sizes
-    most = -inf if job.flavor_problem else inf if job.max_new_size is None else job.max_new_size
-    return tuple(n for n in job.sizes if n <= has or (n <= most and not over_per_job_limit(entry, n)))
+    return tuple(n for n in job.sizes if n <= has or not (job.flavor_problem or over_per_job_limit(entry, n)))
 
 
 def _is_odd(entry: JobEntry) -> bool:

@@ -31,7 +31,7 @@ def serve(state: AllocationState) -> None:
     team to take it (32).
     """
     for _ in range(_MOST_REPETITIONS):
-        before = state.board.changes
+        before = state.mark()
         minima = Minima(state)
         for tier in Tier:
             minima.serve(tier)
@@ -39,12 +39,12 @@ def serve(state: AllocationState) -> None:
             _grow_all(state, tier)
             give_back(state)
         settle_sizes(state)
-        if state.board.changes == before:
+        if state.mark() == before:
             break
         state.divide()
     for entry in state.touched:
         if entry.reserves:
-            entry.seats = ()  # the room stays held until the end of the pass
+            state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
 class Minima:
@@ -91,7 +91,7 @@ class Minima:
 
     def _serve_alone(self, entry: JobEntry, tier: Tier) -> None:
         alike = _alike(self._state, entry)
-        if alike is not None and self._in_vain.get(alike) == self._state.board.moves:
+        if alike is not None and self._in_vain.get(alike) == self._state.journal.moves:
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
@@ -99,7 +99,7 @@ class Minima:
             if not entry.served and right == tier:
                 self._reserve(entry)
         if alike is not None and not entry.served:
-            self._in_vain[alike] = self._state.board.moves
+            self._in_vain[alike] = self._state.journal.moves
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -114,7 +114,7 @@ class Minima:
             return
         kinds = Counter(_alike(state, entry) for entry in gang)
         alike = None if None in kinds else frozenset(kinds.items())
-        if alike is not None and self._in_vain.get(alike) == state.board.moves:
+        if alike is not None and self._in_vain.get(alike) == state.journal.moves:
             return
         need = Counter[Account | None]()
         for entry in gang:
@@ -129,7 +129,7 @@ class Minima:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif alike is not None and not gang[0].served:
-            self._in_vain[alike] = state.board.moves
+            self._in_vain[alike] = state.journal.moves
 
     def _makes_do(self, entry: JobEntry) -> bool:
         """Whether it can have its minimum with GPUs that it has already."""
@@ -209,8 +209,8 @@ def _take_turns(state: AllocationState, entries: Iterable[JobEntry], serve_one: 
         queues.setdefault(entry.account, []).append(entry)
 
     def serve_some(account: Account | None) -> bool:
-        moves = state.board.moves
-        while queues[account] and state.board.moves == moves:
+        moves = state.journal.moves
+        while queues[account] and state.journal.moves == moves:
             serve_one(queues[account].pop())
         return bool(queues[account])
 

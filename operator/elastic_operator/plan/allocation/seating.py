@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
 
 
 def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
     spot = state.board.find(entry.ask(role), entry.near)
-    return Seat(role, spot) if spot is not None else None
+    return Seat(role, *spot) if spot is not None else None
 
 
 def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: int) -> bool:
@@ -40,7 +41,7 @@ def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequ
 
 def _seat_around(state: AllocationState, entry: JobEntry, spot: Spot, workers: int) -> bool:
     mark = state.mark()
-    state.sit(entry, Seat(MASTER, spot))
+    state.sit(entry, Seat(MASTER, *spot))
     if _seat_roles(state, entry, [WORKER] * workers):
         return True
     state.roll_back(mark)

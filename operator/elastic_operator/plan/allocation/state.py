@@ -12,10 +12,13 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.board import Board, Mark, Spot
+from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
-from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
 
 
@@ -34,7 +37,8 @@ class AllocationState:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.board = Board(snapshot.nodes, snapshot.gpu_resources)
+        self.journal = Journal()
+        self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
         self.roster = Roster(snapshot, self.board, self.accounts)
         self.residents: list[dict[str, tuple[JobEntry, Member]]] = [{} for _ in self.board.nodes]
@@ -59,7 +63,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
-        self.board.undo_all()
+        self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
             self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
@@ -114,8 +118,7 @@ class AllocationState:
                 self._charge_member(entry, member, +1)
                 node = self.board.number.get(member.node) if member.node is not None else None
                 if node is not None:
-                    entry.at[member.uid] = node
-                    self.residents[node][member.uid] = (entry, member)
+                    self._count_at(entry, member, node)
                     loads.setdefault(node, []).append(member)
             self._want(entry, +1)
         for node, members in loads.items():
@@ -141,13 +144,18 @@ class AllocationState:
         for member in entry.kept:
             spot = self.board.find(entry.ask(member.role), entry.near) if member.node is None else None
             if spot is not None:
-                entry.at[member.uid] = spot.node
-                self.residents[spot.node][member.uid] = (entry, member)
-                self.board.on_undo(partial(self._uncount, entry, member.uid, spot.node))
+                self.journal.do(
+                    partial(self._count_at, entry, member, spot.node),
+                    undo=partial(self._uncount_at, entry, member, spot.node),
+                )
                 self.board.hold(member.requests, member.host_ports, spot.node, now=True)
 
-    def _uncount(self, entry: JobEntry, uid: str, node: int) -> None:
-        del entry.at[uid], self.residents[node][uid]
+    def _count_at(self, entry: JobEntry, member: Member, node: int) -> None:
+        entry.at[member.uid] = node
+        self.residents[node][member.uid] = (entry, member)
+
+    def _uncount_at(self, entry: JobEntry, member: Member, node: int) -> None:
+        del entry.at[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: JobEntry) -> None:
         """Release what a job must not keep: all members, or those beyond its largest size."""
@@ -155,8 +163,7 @@ class AllocationState:
             self.release_all(entry)
         elif entry.job.sizes:
             self.shrink(entry, entry.job.sizes[-1] - (not entry.has_master))
-        self.board.on_undo(partial(setattr, entry, "staying", entry.staying))
-        entry.staying = entry.kept
+        self.journal.set(entry, "staying", entry.kept)
 
     def divide(self) -> None:
         """Compute the fair shares from the capacity and what every team wants.
@@ -180,7 +187,7 @@ class AllocationState:
         node = self.board.number.get(request.reserved or request.nominated) if request else None
         if request is None or node is None or (request.reserved and not self.board.fits(entry.master, node)):
             return
-        self.sit(entry, Seat(MASTER, Spot(node, ready=self.board.is_free(entry.master, node))))
+        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
 
     def gpus_of(self, requests: Resources) -> int:
@@ -190,6 +197,10 @@ class AllocationState:
             known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
             self._gpus_of[id(requests)] = known
         return known[1]
+
+    def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
+        """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        return refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: JobEntry, requests: Resources, sign: int) -> None:
         """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
@@ -208,14 +219,13 @@ class AllocationState:
     def set_served(self, entry: JobEntry, served: bool) -> None:
         """Note whether the entry has its minimum or keeps what it has."""
         if entry.served is not served:
-            self.board.on_undo(partial(setattr, entry, "served", entry.served))
-            entry.served = served
+            self.journal.set(entry, "served", served)
 
     def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
         """Note whether its seats are only held for it (37)."""
         if entry.reserves is not reserves:
-            self._set_reserves(entry, reserves)
-            self.board.on_undo(partial(self._set_reserves, entry, not reserves))
+            change = partial(self._set_reserves, entry)
+            self.journal.do(partial(change, reserves), undo=partial(change, not reserves))
 
     def _set_reserves(self, entry: JobEntry, reserves: bool) -> None:
         entry.reserves = reserves
@@ -226,31 +236,43 @@ class AllocationState:
         for account in entry.account.path if entry.account else ():
             account.held += gpus
 
+    def set_asked(self, entry: JobEntry, gpus: int | None) -> None:
+        """Note for how many GPUs it asks for new nodes; None if it does not."""
+        if entry.asked != gpus:
+            self.journal.do(partial(self._set_asked, entry, gpus), undo=partial(self._set_asked, entry, entry.asked))
+            self.touched.add(entry)
+
+    def _set_asked(self, entry: JobEntry, gpus: int | None) -> None:
+        more = (gpus or 0) - (entry.asked or 0)
+        for account in entry.account.path if entry.account else ():
+            account.asked += more
+            account.fixed += 0 if entry.job.preemptible else more
+        entry.asked = gpus
+
     def release(self, entry: JobEntry, member: Member) -> None:
         """Give up a kept member."""
-        before = entry.kept
-        self._keep(entry, member, tuple([m for m in before if m.uid != member.uid]), -1)
-        self.board.on_undo(partial(self._keep, entry, member, before, +1))
-        node = entry.at.get(member.uid)
-        if node is not None:
-            del self.residents[node][member.uid]
-            self.board.on_undo(partial(self.residents[node].__setitem__, member.uid, (entry, member)))
-            self.board.release(member.requests, member.host_ports, node, now=False)
+        self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
 
     def restore(self, entry: JobEntry, member: Member) -> None:
         """Keep a released member after all."""
-        before = entry.kept
-        at = bisect_right(before, keep_order(member), key=keep_order)
-        self._keep(entry, member, (*before[:at], member, *before[at:]), +1)
-        self.board.on_undo(partial(self._keep, entry, member, before, -1))
+        at = bisect_right(entry.kept, keep_order(member), key=keep_order)
+        self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
+
+    def _change_kept(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+        change = partial(self._keep, entry, member)
+        self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
         if node is not None:
-            self.residents[node][member.uid] = (entry, member)
-            self.board.on_undo(partial(self.residents[node].pop, member.uid))
-            self.board.hold(member.requests, member.host_ports, node, now=False)
+            load = self.board.hold if sign > 0 else self.board.release
+            load(member.requests, member.host_ports, node, now=False)
 
     def _keep(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
+        node = entry.at.get(member.uid)
+        if node is not None and sign > 0:
+            self.residents[node][member.uid] = (entry, member)
+        elif node is not None:
+            del self.residents[node][member.uid]
         if member.uid in self.taken:
             self._count_taken(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
@@ -265,8 +287,7 @@ class AllocationState:
         """Take all its members and seats for another job. It may come back later in the pass with the room that is
         left.
         """
-        self.board.on_undo(partial(setattr, entry, "displaced", entry.displaced))
-        entry.displaced = True
+        self.journal.set(entry, "displaced", True)
         self.displaced.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
@@ -287,19 +308,18 @@ class AllocationState:
         """Record that `taker` took these members of the entry."""
         if entry is taker:
             return
-        self._note(entry, "losses", entry.losses + (entry.team != taker.team))
-        self._note(entry, "takers", tuple(dict.fromkeys((*entry.takers, taker))))
+        self.journal.set(entry, "losses", entry.losses + (entry.team != taker.team))
+        self.journal.set(entry, "takers", tuple(dict.fromkeys((*entry.takers, taker))))
         more = tuple((entry, member) for member in members)
-        self._note(taker, "took", (*taker.took, *more))
+        self.journal.set(taker, "took", (*taker.took, *more))
         for _, member in more:
             self._attribute(entry, member, taker)
 
     def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
-        self.board.on_undo(partial(self._put_back, member.uid, self.taken.get(member.uid)))
-        self.taken[member.uid] = owner, member, taker
-        self._count_taken(member.uid, goes=not self._keeps(owner, member))
+        change = partial(self._set_taken, member.uid)
+        self.journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.taken.get(member.uid)))
 
-    def _put_back(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
+    def _set_taken(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
         if taken is None:
             del self.taken[uid]
             self.tally.put(uid, None)
@@ -357,25 +377,29 @@ class AllocationState:
     def note_given_back(self, entry: JobEntry) -> None:
         """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
         took = entry.took
-        self._note(entry, "took", ())
+        self.journal.set(entry, "took", ())
         for owner, member in took:
             there = [taker for taker in entry.takers if owner.at.get(member.uid) in taker.near] or entry.takers
             others = [taker for taker in owner.takers if taker is not entry]
-            self._note(owner, "takers", tuple(dict.fromkeys((*others, *there))))
+            self.journal.set(owner, "takers", tuple(dict.fromkeys((*others, *there))))
             for taker in there:
-                self._note(taker, "took", (*taker.took, (owner, member)))
+                self.journal.set(taker, "took", (*taker.took, (owner, member)))
                 self._attribute(owner, member, taker)
-
-    def _note(self, entry: JobEntry, what: str, value: object) -> None:
-        self.board.on_undo(partial(setattr, entry, what, getattr(entry, what)))
-        setattr(entry, what, value)
 
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
         node = entry.at.get(member.uid)
-        if entry.account and entry.account.over(self.gpus_of(member.requests)):
+        if self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT):
             return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
+
+    def keep_again(self, entry: JobEntry, size: int) -> None:
+        """Keep released members that still have their room, up to that size; none without the master, if it had one."""
+        for member in list(self.released(entry)):
+            if entry.size < size and self.fits_back(entry, member):
+                self.restore(entry, member)
+            elif member.role == MASTER:
+                return
 
     def released(self, entry: JobEntry) -> Iterator[Member]:
         """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
@@ -386,37 +410,38 @@ class AllocationState:
 
     def sit(self, entry: JobEntry, seat: Seat) -> None:
         """Give the job a seat, whose room is held from here on."""
-        before = entry.seats
-        self.board.take(entry.ask(seat.role), seat.spot)
-        self._seat(entry, seat, (*before, seat), +1)
-        self.board.on_undo(partial(self._seat, entry, seat, before, -1))
+        self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
     def stand(self, entry: JobEntry, seat: Seat) -> None:
         """Take a seat away again."""
-        before, after = entry.seats, list(entry.seats)
+        after = list(entry.seats)
         after.remove(seat)
-        self.board.leave(entry.ask(seat.role), seat.spot)
-        self._seat(entry, seat, tuple(after), -1)
-        self.board.on_undo(partial(self._seat, entry, seat, before, +1))
+        self._change_seats(entry, seat, tuple(after), -1)
+
+    def _change_seats(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
+        change, ask = partial(self._seat, entry, seat), entry.ask(seat.role)
+        load = self.board.hold if sign > 0 else self.board.release
+        load(ask.shape.requests, ask.ports, seat.node, now=seat.ready)
+        self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         entry.seats = seats
         if sign > 0:
-            self.seated[seat.spot.node].append((entry, seat))
+            self.seated[seat.node].append((entry, seat))
         else:
-            self.seated[seat.spot.node].remove((entry, seat))
+            self.seated[seat.node].remove((entry, seat))
         self.charge(entry, entry.ask(seat.role).shape.requests, sign)
         if entry.reserves:
             self._count_held(entry, sign * entry.ask(seat.role).gpus)
         self.touched.add(entry)
 
-    def mark(self) -> Mark:
+    def mark(self) -> int:
         """A point to roll back to."""
-        return self.board.mark()
+        return self.journal.mark()
 
-    def roll_back(self, mark: Mark) -> None:
+    def roll_back(self, mark: int) -> None:
         """Undo every change since `mark` to entries, accounts and board."""
-        self.board.roll_back(mark)
+        self.journal.roll_back(mark)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from elastic_operator.plan.allocation.entry import MASTER
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand
 
 

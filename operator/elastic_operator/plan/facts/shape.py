@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_operator.api.template import requests_of
-from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration
+from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration, host_port
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
 """Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).
@@ -74,8 +74,7 @@ def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
         for port in container.get("ports") or []:
             number = port.get("hostPort") or (port.get("containerPort") if pod.get("hostNetwork") else None)
             if number:
-                host_ip = port.get("hostIP") or ""
-                yield "" if host_ip == "0.0.0.0" else host_ip, port.get("protocol") or "TCP", number
+                yield host_port(port.get("hostIP") or "", port.get("protocol") or "", number)
 
 
 def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:

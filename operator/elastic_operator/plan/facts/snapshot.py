@@ -12,11 +12,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
 HostPort = tuple[str, str, int]
 """hostIP ("" = all), protocol, port."""
+
+
+def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
+    """A port of the node, as a pod asks for it."""
+    return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,6 @@ class JobDemand:
     failed_size: int | None = None
     failed_until: float = 0.0
     failed_reason: str = ""
-    max_new_size: int | None = None
     wants: bool = True
     flavor: str = DEFAULT_FLAVOR
     flavor_problem: str = ""
@@ -155,6 +160,10 @@ class JobDemand:
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
+
+    def shape_of(self, role: str) -> PodShape:
+        """What its pods of that role ask for."""
+        return self.master if role == MASTER else self.worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ def pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """The names, the first few of them spelled out."""
-    shown = ", ".join(names[:MOST_NAMED])
-    return f"{shown} and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else shown
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

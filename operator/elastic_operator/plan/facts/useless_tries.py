@@ -5,6 +5,8 @@ The first tries have no rest: whatever was in the way may have passed. After tha
 
 from __future__ import annotations
 
+from elastic_operator.plan.facts.times import doubled
+
 MOST_IN_VAIN = 3
 """After this many tries in vain the taker rests."""
 FIRST_REST_SECONDS = 3600.0
@@ -16,4 +18,4 @@ def rest_seconds(times: int) -> float:
     """The rest after this many tries in vain."""
     if times < MOST_IN_VAIN:
         return 0.0
-    return min(FIRST_REST_SECONDS * 2.0 ** min(times - MOST_IN_VAIN, 10), MOST_REST_SECONDS)
+    return doubled(FIRST_REST_SECONDS, MOST_REST_SECONDS, times - MOST_IN_VAIN + 1)

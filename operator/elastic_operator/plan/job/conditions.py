@@ -9,6 +9,7 @@ from __future__ import annotations
 from elastic_operator.api.leftovers import removal
 from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.job.flapping import why_held
@@ -183,7 +184,7 @@ def _complete(obs: Observation, now: float) -> bool:
 
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == "master" and pod.deleting_since is not None]
+    held = [pod.name for pod in obs.job.pods if pod.role == MASTER and pod.deleting_since is not None]
     return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
 
 

@@ -8,6 +8,7 @@ from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
 from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
@@ -98,7 +99,7 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
-    return sorted(pods, key=lambda p: (p.role != ROLE_MASTER, p.index))[:MAX_LISTED_PODS]
+    return sorted(pods, key=master_first)[:MAX_LISTED_PODS]
 
 
 def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
@@ -37,7 +38,7 @@ def failure(obs: Observation, now: float) -> Observation:
         return obs
     if over := over_for_good(obs, failed, now):
         return over
-    master = next((pod for pod in failed if pod.role == "master"), None)
+    master = next((pod for pod in failed if pod.role == MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
@@ -107,8 +108,7 @@ def growth_delay(status: JobStatus) -> float:
     grown = [change for change in status.history if 0 < change.from_ < change.to]
     if not grown:
         return 0.0
-    doubled: float = FIRST_GROWTH_SECONDS * 2 ** (len(grown) - 1)
-    return seconds(grown[0].time) + min(doubled, LONGEST_GROWTH_SECONDS)
+    return seconds(grown[0].time) + doubled(FIRST_GROWTH_SECONDS, LONGEST_GROWTH_SECONDS, len(grown))
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
@@ -127,7 +127,7 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
 
 def _had_master(obs: Observation) -> bool:
     """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
-    return any(pod.role == "master" and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+    return any(pod.role == MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

@@ -9,7 +9,8 @@ from math import inf
 from elastic_operator.api.status import JobStatus, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
@@ -22,7 +23,7 @@ TORCHRUN_FAILED = 1
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
-    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), p.role != "master", p.index))
+    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
@@ -133,7 +134,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
-    wait = min(2 ** (attempt - 1), MAX_BACKOFF_SECONDS)
+    wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
     retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
@@ -183,7 +184,7 @@ def _disturbed(obs: Observation, failed_at: float) -> bool:
     count.
     """
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(obs) if p.role == "master"), None)
+    master = next((p for p in present(obs) if p.role == MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]

@@ -10,6 +10,7 @@ from elastic_operator.api.status import Change, JobStatus, Training
 from elastic_operator.api.template import nproc_of
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
+from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.losses import MASTER_LOST
@@ -110,7 +111,7 @@ def first_ranks(obs: Observation) -> dict[str, int]:
     rank = 0
     for name in report.members:
         ranks[name] = rank
-        rank += nproc_of(spec, role_of.get(name, "worker"))
+        rank += nproc_of(spec, role_of.get(name, WORKER))
     return ranks
 
 

@@ -14,6 +14,7 @@ from math import inf
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
@@ -56,7 +57,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
     """
     count = len(demand.members)
     sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
-    has_master = any(member.role == "master" for member in demand.members)
+    has_master = any(member.role == MASTER for member in demand.members)
     return replace(
         demand,
         sizes=sizes if has_master else (),
@@ -75,8 +76,8 @@ def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
-    master = next((pod for pod in pods if pod.role == "master"), None)
-    worker = next((pod for pod in pods if pod.role != "master"), master)
+    master = next((pod for pod in pods if pod.role == MASTER), None)
+    worker = next((pod for pod in pods if pod.role != MASTER), master)
     assert worker is not None, "asked where there are pods"
     least = min((pod.nnodes[0] for pod in pods if pod.nnodes), default=len(pods))
     return JobDemand(
@@ -89,7 +90,7 @@ def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         master=_shape_of(master or worker),
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
-        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != "master"),
+        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != MASTER),
         holds_place=True,
         free_up_to=len(pods),
         failed_size=1,

@@ -14,8 +14,9 @@ from math import inf
 from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, Retry, rfc3339
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
 from elastic_operator.plan.job.survivors import go_on
@@ -37,7 +38,7 @@ def losses(obs: Observation, now: float) -> Observation:
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
     the connections to a machine that is off, so the others would wait for it in vain.
     """
-    has_master = bool(obs.live) and obs.live[0].role == "master"
+    has_master = bool(obs.live) and obs.live[0].role == MASTER
     lost = lost_count(obs)
     if obs.live and obs.status.replicas and not has_master:
         lost = max(lost, 1)
@@ -119,7 +120,7 @@ def avoiding(obs: Observation, now: float) -> Observation:
 
 def avoided_seconds(times: int) -> int:
     """How long a node is avoided after this many refusals in a row."""
-    return min(AVOIDED_SECONDS << min(times - 1, 30), LONGEST_AVOIDED_SECONDS)
+    return doubled(AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS, times)
 
 
 def _is_together(known: AvoidedNode, now: float) -> bool:
@@ -189,7 +190,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
     if excused or before < 2:
         return status if reasons == REASONS else status.model_copy(update={"retry": None})
-    wait = min(2 ** (before - 1), MAX_BACKOFF_SECONDS)
+    wait = doubled(1, MAX_BACKOFF_SECONDS, before)
     retry = Retry(reason=f"{before + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=before)
     return status.model_copy(update={"retry": retry})
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elastic_operator.api.status import MAX_HISTORY, Change, Condition, ConditionType, JobStatus, Truth
+from elastic_operator.api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
+from elastic_operator.plan.facts.conditions import condition
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at
 
 
@@ -65,15 +67,7 @@ def set_condition(
 ) -> JobStatus:
     """The status with that condition; its transition time changes only when its truth does."""
     old = status.condition(kind)
-    since = old.last_transition_time if old and old.status == value else at(now)
-    new = Condition(
-        type=kind,
-        status=value,
-        reason=reason,
-        message=message,
-        last_transition_time=since,
-        observed_generation=generation,
-    )
+    new = condition(old, kind, value, reason, message, generation, now)
     if new == old:
         return status
     others = [c for c in status.conditions if c.type != kind]
@@ -138,7 +132,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == "master" else None
+    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

@@ -13,6 +13,7 @@ from math import inf
 from elastic_operator.api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job import elastic
@@ -131,7 +132,7 @@ def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observat
     assert obs.job.spec is not None
     live: list[OwnPod] = []
     gone: list[tuple[OwnPod, str]] = []
-    for pod in sorted(obs.job.pods, key=lambda p: (p.role != "master", p.index)):
+    for pod in sorted(obs.job.pods, key=master_first):
         if pod.node and pod.node in obs.lost_nodes and not pod.ended:
             gone.append((pod, _why_lost(obs, pod.node, unready_since[pod.node])))
         elif pod.deleting_since is not None:
@@ -142,7 +143,7 @@ def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observat
             gone.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
             gone.append((pod, pod.disrupted))
-        elif obs.job.spec.is_elastic and pod.role != "master" and has_failed(pod):
+        elif obs.job.spec.is_elastic and pod.role != MASTER and has_failed(pod):
             gone.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)
@@ -152,7 +153,7 @@ def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observat
 
 def _sort_unread(obs: Observation) -> Observation:
     """Sort the pods of a job without a readable spec: members stay, pods of an earlier incarnation go (99)."""
-    pods = sorted(obs.job.pods, key=lambda p: (p.role != "master", p.index))
+    pods = sorted(obs.job.pods, key=master_first)
     staying = [pod for pod in pods if pod.deleting_since is None]
     old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
     live = tuple(pod for pod in staying if pod not in old and not pod.ended)
@@ -181,7 +182,7 @@ def _deadline(obs: Observation, now: float) -> Observation:
 def _success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
-        if pod.role == "master" and pod.main.exit_code == 0 and not was_told_to_go(pod):
+        if pod.role == MASTER and pod.main.exit_code == 0 and not was_told_to_go(pod):
             told = "The master finished with exit code 0."
             status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)

@@ -11,6 +11,7 @@ from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType, Limit
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.conditions import with_conditions
@@ -67,7 +68,7 @@ def _plan(
         deletes=deletes,
         creates=creates,
         events=obs.events,
-        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == "master" and p.pod_ip), Route()),
+        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == MASTER and p.pod_ip), Route()),
         wake_at=min(wakes, default=None),
     )
 
@@ -213,11 +214,11 @@ def _creates(obs: Observation, grant: Grant, frozen: tuple[int, int], now: float
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
     if f"{obs.job.name}-master-0" in obs.job.foreign_names:
-        names.add(("master", 0))
+        names.add((MASTER, 0))
     slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.live and not _can_start(obs, slots):
         return ()
-    slots = _to_an_allowed_size(obs, sorted(slots, key=lambda s: (s.role != "master", s.index)))
+    slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
     nnodes = next((pod.nnodes for pod in obs.live if pod.nnodes), frozen)
     epoch = obs.status.master_epoch or 0
     membership = first_membership(obs, grant, slots)
@@ -250,13 +251,13 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
     assert obs.job.spec is not None
     now = len(obs.live)
     reached = [size for size in obs.job.spec.sizes() if now <= size <= now + len(slots)]
-    master_first = bool(slots) and slots[0].role == "master"
-    return slots[: max(reached[-1] - now, master_first)] if reached else slots
+    has_master = bool(slots) and slots[0].role == MASTER
+    return slots[: max(reached[-1] - now, has_master)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
     assert obs.job.spec is not None
-    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == "master" for slot in slots)
+    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == MASTER for slot in slots)
 
 
 def _deletes(obs: Observation) -> tuple[DeletePod, ...]:
@@ -274,4 +275,4 @@ def _releases(obs: Observation, grant: Grant) -> tuple[DeletePod, ...]:
 
 
 def _in_order(going: list[OwnPod]) -> list[OwnPod]:
-    return sorted(going, key=lambda p: (p.role == "master", -p.index))
+    return sorted(going, key=master_first, reverse=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.job.observation import is_running, is_superseded
 
 FRESH_SECONDS = 5.0
@@ -45,5 +46,5 @@ def _asked(job: Job, status: JobStatus) -> OwnPod | None:
     """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None
-    masters = (pod for pod in job.pods if pod.role == "master" and pod.incarnation == status.incarnation)
+    masters = (pod for pod in job.pods if pod.role == MASTER and pod.incarnation == status.incarnation)
     return next((pod for pod in masters if is_running(pod) and pod.pod_ip and not is_superseded(pod, status)), None)

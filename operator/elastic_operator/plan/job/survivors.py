@@ -13,6 +13,7 @@ from math import inf
 
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
+from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.job.observation import is_running
 
 ASK_SECONDS = 20.0
@@ -34,8 +35,8 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
     if not any(pod.node in lost_since for pod in members):
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
-    running = sorted(filter(is_running, left), key=lambda pod: (pod.role != "master", pod.index))
-    if len(running) < job.spec.min_replicas or running[0].role != "master":
+    running = sorted(filter(is_running, left), key=master_first)
+    if len(running) < job.spec.min_replicas or running[0].role != MASTER:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 

@@ -11,8 +11,9 @@ from typing import Literal
 from elastic_operator.api.status import ConditionType, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import STARTS, OwnPod
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic import next_master
 from elastic_operator.plan.job.losses import reported
@@ -55,7 +56,7 @@ def shut_out(obs: Observation, now: float) -> Observation:
     event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
-    if left and left[0].role != "master" and going[0].role == "master":
+    if left and left[0].role != MASTER and going[0].role == MASTER:
         if not obs.job.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(status, now)
@@ -178,7 +179,7 @@ def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
 
 def _is_awaited(obs: Observation, pod: OwnPod) -> bool:
     """Whether it is a master that the others wait for. They limit that time themselves (`elastic.absence`)."""
-    return pod.role == "master" and obs.status.master_lost_time is not None
+    return pod.role == MASTER and obs.status.master_lost_time is not None
 
 
 def _patience(obs: Observation, pod: OwnPod) -> float:
@@ -218,13 +219,13 @@ def _try_later(
     before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
     attempt = (before.attempt if before is not None and goes_on else 0) + 1
-    wait = min(times[0] * 2 ** min(attempt - 1, 30), times[1])
+    wait = doubled(*times, attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
     size = None if waits_for else len(left) + 1
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
     status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
-    if len(left) < least or left[0].role != "master":
+    if len(left) < least or left[0].role != MASTER:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     gone = (*obs.gone, *((pod, why) for pod in obs.live if pod not in left))
     return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))

@@ -18,11 +18,11 @@ from elastic_operator.api.policy import (
     PolicyConditionType,
     PolicyStatus,
 )
-from elastic_operator.api.status import Condition, Truth
+from elastic_operator.api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.facts.conditions import condition
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
@@ -179,17 +179,8 @@ def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
 
 
 def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    """The condition; its transition time changes only when its truth does."""
-    truth: Truth = "True" if said.holds else "False"
-    old = next((condition for condition in before.conditions if condition.type == said.type), None)
-    return Condition(
-        type=said.type,
-        status=truth,
-        reason=said.reason,
-        message=said.message,
-        last_transition_time=old.last_transition_time if old and old.status == truth else at(now),
-        observed_generation=generation,
-    )
+    old = next((known for known in before.conditions if known.type == said.type), None)
+    return condition(old, said.type, "True" if said.holds else "False", said.reason, said.message, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

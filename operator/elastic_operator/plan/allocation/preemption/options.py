@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elastic_operator.plan.allocation.entry import WORKER, JobEntry
+from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import WORKER
 
 Found = list[tuple[tuple[float, ...], int]]
 """A heap of options, as prices and nodes."""
@@ -133,7 +134,7 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
 
 def _as_they_leave(entry: JobEntry) -> Iterable[int]:
     """The nodes of a job's workers, in the order in which these go."""
-    seats = [seat.spot.node for seat in entry.seats[::-1] if seat.role == WORKER]
+    seats = [seat.node for seat in entry.seats[::-1] if seat.role == WORKER]
     return dict.fromkeys(seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == WORKER and m.uid in entry.at])
 
 

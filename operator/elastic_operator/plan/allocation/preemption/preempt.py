@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import MASTER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.options import Options
 from elastic_operator.plan.allocation.preemption.units import Offers
 from elastic_operator.plan.allocation.preemption.victims import Victims, clear
+from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member
 
 
@@ -33,7 +34,7 @@ def displace(
     if _make_room_under_limits(state, taker, sum(gpus), victims):
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
-        done = done and (not taker.account or state.accounts.may_borrow(taker.account, 0))
+        done = done and not state.refusal(taker, 0, Rule.LENDING)
         if done and (state.serving or not state.brake(taker, since=took)):  # a gang is braked as a whole
             return True
     state.roll_back(mark)
@@ -42,12 +43,11 @@ def displace(
 
 def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
     """Have the weakest units under each limit go that `need` more GPUs would pass."""
-    account = taker.account
-    if account is None or taker.request:
+    if taker.request:
         return True
-    while over := account.over(need):
-        offers = Offers(victims, over)
-        while account.over(need) is over:
+    while refused := state.refusal(taker, need, Rule.LIMIT):
+        offers = Offers(victims, refused.account)
+        while state.refusal(taker, need, Rule.LIMIT) == refused:
             unit = offers.take_weakest(victims.taking(need))
             if unit is None:
                 return False
@@ -63,15 +63,14 @@ def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options
         if option is None:
             return False
         clear(state, taker, option.units)
-        seat = Seat(role, Spot(option.node, ready=False))
+        seat = Seat(role, option.node, ready=False)
     state.sit(taker, seat)
     return True
 
 
 def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
     """Whether the team may use an idle GPU, or it is kept for its owner."""
-    account = taker.account
-    return not account or state.accounts.may_borrow(account, taker.ask(role).gpus)
+    return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
@@ -99,7 +98,7 @@ def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
 
 def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
     mark, here = state.mark(), entry.at.get(member.uid)
-    state.stand(entry, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
+    state.stand(entry, next((seat for seat in seats if seat.node == here), seats[-1]))
     if state.fits_back(entry, member):
         state.restore(entry, member)
         return True
@@ -119,7 +118,7 @@ def _keep_more(state: AllocationState, entry: JobEntry) -> None:
 
 
 def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> None:
-    if entry.account and entry.account.over(state.gpus_of(member.requests)):
+    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
         return
     mark = state.mark()
     moved = []

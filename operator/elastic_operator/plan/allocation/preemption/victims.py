@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import MASTER, WORKER, JobEntry, Seat
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER, master_first
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 
 _LAST = 1 << 30
@@ -238,7 +239,7 @@ def given_within_team(state: AllocationState, taker: JobEntry) -> int:
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.board.moves
+    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
         given = sum(gives_within_team(state, entry, taker) for entry in state.by_account[account] if entry.size)
@@ -262,7 +263,7 @@ def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool
 
 def _in_order(members: Iterable[Member]) -> list[Member]:
     """Those that go first come first."""
-    return sorted(members, key=lambda m: (m.role == MASTER, -m.index))
+    return sorted(members, key=master_first, reverse=True)
 
 
 def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
