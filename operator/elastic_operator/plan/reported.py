@@ -41,6 +41,7 @@ class Report:
     `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
     are names of pods in the order of their ranks; none where nobody trains, or where they are too many to be listed.
     `given_up`: pods that cannot train any more though they run, each with the reason.
+    `unused_flags`: those of the torchrun that its command has called, which say another group than the job's.
     `changes` are the latest, newest first. `epoch`, `samples_seen`, `loss` and `goodput` are told by scripts that use
     the library. `silent_since`: the master gives no answer any more, and this is the last one.
     """
@@ -53,6 +54,7 @@ class Report:
     members: tuple[str, ...] = ()
     world_size: int = 0
     given_up: tuple[tuple[str, str], ...] = ()
+    unused_flags: tuple[str, ...] = ()
     step: int | None = None
     last_checkpoint_step: int | None = None
     checkpoint_error: str | None = None
@@ -66,5 +68,5 @@ class Report:
     @property
     def group(self) -> tuple[object, ...]:
         """All of it but the progress of the training, which changes all the time."""
-        names = self.members, self.world_size, self.given_up, self.changes
+        names = self.members, self.world_size, self.given_up, self.unused_flags, self.changes
         return self.master_uid, self.generation, self.state, self.reason, *names, self.silent_since
