@@ -8,9 +8,11 @@ import re
 
 import pytest
 
+from devcluster import images, torchtree
+from devcluster.progress import Progress
 from tests.cluster.lab import IMPORT_SECONDS
 from tests.cluster.shell import shell_of
-from tests.examples.folders import IN_THE_IMAGE, arguments, epochs_in, on_a_cluster, processes_of, spec_of
+from tests.examples.folders import NAMES, WITH_TRAINERS, arguments, epochs_in, on_a_cluster, processes_of, spec_of
 
 SCALED = re.compile(r"--replicas=(\d+)")
 
@@ -21,10 +23,23 @@ def shell(team, tmp_path):
     return shell_of(team, tmp_path)
 
 
+TRAINERS = "docker.io/local/trainers:1"
+
+
+def use_an_image_with_trainers(shell, team):
+    """As its README says: the image is the first thing to change."""
+    progress = Progress(quiet=True)
+    packages = torchtree.ensure(progress, tree=torchtree.TRAINERS)
+    team.lab.cluster.load_image(images.with_packages(progress, packages=packages, ref=TRAINERS), progress=progress)
+    shell.run(f"sed -i 's|docker.io/local/base:1|{TRAINERS}|' examples/*/*.yaml")
+
+
 @pytest.mark.extended
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", IN_THE_IMAGE)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_its_readme_shrink_it_and_let_it_grow_and_it_goes_on_to_its_end(shell, team, name):
+    if name in WITH_TRAINERS:
+        use_an_image_with_trainers(shell, team)
     seen = [(-1, 0)]
 
     def trains(pods):

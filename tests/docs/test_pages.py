@@ -25,7 +25,11 @@ RUN_BY = {
     "docs/runbook.md": "tests/cluster/test_readme.py",
     "docs/quotas.md": "tests/tools/test_docs.py",
     **{page: "tests/cluster/test_examples.py" for page in NAMES if page.startswith("examples/")},
-    "examples/hugging-face/README.md": "tests/examples/test_grown_and_shrunk.py",
+    "examples/toy/README.md": "tests/cluster/test_toy.py",
+    **{
+        f"examples/{name}/README.md": "tests/cluster/test_examples_shared.py"
+        for name in ("hpa", "spot", "time-sharing", "by-day")
+    },
     "docs/slurm.md": "tests/slurm/test_slurm.py",
     "examples/slurm/README.md": "tests/slurm/test_slurm.py",
 }
