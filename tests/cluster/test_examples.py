@@ -12,6 +12,7 @@ from devcluster import images, torchtree
 from devcluster.progress import Progress
 from tests.cluster.lab import IMPORT_SECONDS
 from tests.cluster.shell import shell_of
+from tests.docs.pages import blocks
 from tests.examples.folders import NAMES, WITH_TRAINERS, arguments, epochs_in, on_a_cluster, processes_of, spec_of
 
 SCALED = re.compile(r"--replicas=(\d+)")
@@ -21,6 +22,17 @@ SCALED = re.compile(r"--replicas=(\d+)")
 def shell(team, tmp_path):
     """In a copy of the examples."""
     return shell_of(team, tmp_path)
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(600)
+def test_the_commands_of_the_list_of_examples_start_those_that_use_the_toys_script(shell, team):
+    (block,) = blocks("examples/README.md", "sh")
+    shown = shell.run(block.text)
+    for name in ("fixed-size", "heterogeneous", "launch-sh"):
+        assert name in shown
+        team.wait_for(name, "Running", seconds=IMPORT_SECONDS)
+        team.wait_log(f"{name}-master-0", ") loss =", times=3, seconds=2 * IMPORT_SECONDS)
 
 
 TRAINERS = "docker.io/local/trainers:1"

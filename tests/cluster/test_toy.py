@@ -79,7 +79,7 @@ GROUP = re.compile(r"'WORLD_SIZE': '(\d+)'")
 @pytest.mark.extended
 @pytest.mark.timeout(900)
 def test_the_commands_of_its_readme_change_it_from_four_processes_to_eight_and_back_and_replace_a_pod(team, tmp_path):
-    """All processes save one file; whatever happens, each epoch comes, and one that was under way comes again."""
+    """Those of examples/toy/README.md: all processes save one file, and no epoch is left out."""
     shell = shell_of(team, tmp_path)
     apply, shrink, grow, delete, again, show = on_a_cluster("toy")
 

@@ -39,9 +39,6 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make check"): "it would run this test",
     ("charts/elastic-pytorch/README.md", "helm upgrade --install"): BY_HELM,
     ("examples/README.md", "sed -i"): "the same lines of README.md are run",
-    ("examples/README.md", "kubectl create configmap toy-script"): "tests/cluster/examples.py does the same",
-    ("examples/README.md", "kubectl apply -k examples/toy"): "each example has a test of its own in tests/cluster",
-    ("examples/README.md", "torchrun --standalone"): "tests/examples/test_toy.py runs the script in this way",
 }
 """Blocks that no test runs as they stand, by page and by how they begin, with the reason."""
 NOT_OURS = {
