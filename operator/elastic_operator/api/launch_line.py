@@ -34,6 +34,11 @@ RANK_OF_POD = (
 BY_ITSELF = (
     "must be torchrun in Elastic mode: it starts the processes of its machine by itself, and each pod would train alone"
 )
+BY_ACCELERATE = (
+    "must be `torchrun SCRIPT`, under which the same script runs, or have --multi_gpu, --rdzv_backend=c10d,"
+    " --rdzv_conf=$(PET_RDZV_CONF) and --max_restarts=$(PET_MAX_RESTARTS) ($PET_RDZV_CONF in a shell): as it stands the"
+    " pods would not meet, or each would train alone"
+)
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
 """Torch's own backends beside c10d. A backend that torch does not know belongs to the image, with an endpoint of its
@@ -41,9 +46,13 @@ own.
 """
 OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
 """Programs that start training processes without torch's agent. The launcher finds out others (140)."""
+ACCELERATE_GROUPS = {"--multi_gpu", "--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--config_file"}
+"""Options of `accelerate launch` with which it calls torchrun, or which bring a configuration that may say so."""
 LAUNCH = "torch.distributed.launch"
 MOST_NAMED = 8
 """The most flags in the message of a condition."""
+MOST_BEFORE_LAUNCH = 8
+"""Words of a command before the module that python runs."""
 MOST_TEXT = 16_384
 """The most characters that are read of a text for a shell."""
 _MODULES = ("torch.distributed.run", LAUNCH)
@@ -71,6 +80,41 @@ class LaunchLine:
         """The words after the launcher, without these options."""
         kept = (word for option in self.options if option not in taken for word in option.words)
         return [*kept, *self.program]
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What a template's main container runs, taken apart once: a text for a shell is a tenant's, and may be long.
+
+    `at` is the container's path. `text` is the number of the word that is such a text, as in `bash -c TEXT`, 0 where
+    none is; `in_text` are the words of that one.
+    """
+
+    at: Path
+    main: Mapping[str, Any]
+    words: tuple[str, ...]
+    line: LaunchLine | None
+    text: int
+    in_text: Sequence[str]
+
+    def path(self, number: int) -> Path:
+        """Of a word, counted from the first of `command` and on through `args`."""
+        command = self.main.get("command") or ()
+        return (*self.at, *(("command", number) if number < len(command) else ("args", number - len(command))))
+
+    def path_of(self, option: Option) -> Path:
+        """Of an option in the line."""
+        assert self.line is not None
+        return self.path(len(self.line.launcher) + option.at)
+
+    def line_in_text(self) -> LaunchLine | None:
+        """The call of torchrun in the text that trains: the last one. Before it, nodes may be checked one by one."""
+        words = self.in_text
+        found = None
+        for number, word in enumerate(words):
+            if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
+                found = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ()) or found
+        return found
 
 
 def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
@@ -106,68 +150,106 @@ def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
     """Flags that are not used; and those that a new job is refused for, if the job has run before they were refused."""
-    yield from launch_errors(template, spec, at=at)
-    main = main_container(template)
-    line = line_of(main)
-    number = _shell_text(_words(main)) if line is None and spec.is_elastic else 0
-    if number:
-        line = next(reversed([*_lines_in(_words(main)[number])]), None)
+    command = _command(template, at=at)
+    yield from _errors(command, spec)
+    line, number = command.line, 0
+    if line is None and spec.is_elastic:
+        line, number = command.line_in_text(), command.text
     if line is None:
         return
     for option, reason in _not_followed(line, spec):
         if not _is_as_the_job(option, spec):
-            place = _word(template, number, at=at) if number else _place(template, line, option, at=at)
+            place = command.path(number) if number else command.path_of(option)
             yield FieldError(place, NOT_USED.format(reason=reason), _written(option))
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
     """Parts of the torchrun line in the template at this path that can be neither kept nor removed."""
-    main = main_container(template)
-    yield from _rank_errors(template, spec, at=at)
+    yield from _errors(_command(template, at=at), spec)
+
+
+def _errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
+    yield from _rank_errors(command, spec)
     if spec.is_elastic:
-        yield from _other_launchers(template, at=at)
-    if spec.is_elastic or spec.sizes() == (1,):
+        yield from _other_launchers(command)
         return
-    line = line_of(main)
-    if line is not None:
-        for option, remedy in _refused(line):
-            yield FieldError(_place(template, line, option, at=at), remedy, _written(option))
+    if spec.sizes() == (1,):
         return
-    words = _words(main)
-    number = _shell_text(words)
-    # The one that trains is the last: before it nodes may be checked, each by itself.
-    for line in [*_lines_in(words[number])][-1:] if number else ():
+    yield from _accelerate_errors(command, spec)
+    if command.line is not None:
+        for option, remedy in _refused(command.line):
+            yield FieldError(command.path_of(option), remedy, _written(option))
+    elif line := command.line_in_text():
         refused = [*_refused(line), *((o, IN_A_SHELL.format(reason=why)) for o, why in _not_followed(line, spec))]
         for option, remedy in refused:
             if not (option.name == "--nnodes" and _allows(option.value, spec)):
-                yield FieldError(_word(template, number, at=at), remedy, _written(option))
+                yield FieldError(command.path(command.text), remedy, _written(option))
 
 
-def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
+def _rank_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
     """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, which is maxReplicas."""
-    main = main_container(template)
-    for index, variable in enumerate(main.get("env") or ()):
+    for index, variable in enumerate(command.main.get("env") or ()):
         value = variable.get("value") or ""
         if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
-            number = template["spec"]["containers"].index(main)
-            yield FieldError((*at, "spec", "containers", number, "env", index, "value"), RANK_OF_POD, value)
+            yield FieldError((*command.at, "env", index, "value"), RANK_OF_POD, value)
 
 
-def _other_launchers(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
+def _other_launchers(command: _Command) -> Iterator[FieldError]:
     """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end
     (140).
 
     In a text for a shell, the last command trains: before it, nodes may be checked under mpirun.
     """
+    called = command.in_text if command.text else command.words
+    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
+    program = called[max(starts) if command.text else 0] if called else ""
+    if basename(program) in OTHER_LAUNCHERS and not {"torchrun", *_MODULES} & set(map(basename, called)):
+        yield FieldError(command.path(command.text), BY_ITSELF, program)
+
+
+def _accelerate_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
+    """An `accelerate launch` that trains: it calls torchrun with a rendezvous of its own if it is not given the job's.
+
+    Where a job has one size, the pod's rank and an address may be given instead, as for machines that are set up by
+    hand. In Elastic mode the launcher sees what torchrun is called with (131).
+    """
+    called = command.in_text if command.text else command.words
+    first = range(len(called) if command.text else min(len(called), MOST_BEFORE_LAUNCH))
+    start = max((n for n in first if _is_accelerate(called, n)), default=None)
+    if start is None or {"torchrun", *_MODULES} & set(map(basename, called[start:])):
+        return
+    given = dict(_given(called[start:]))
+    groups = not given.keys().isdisjoint(ACCELERATE_GROUPS)
+    meets = given.get("--rdzv_backend") == "c10d" and "$" in given.get("--rdzv_conf", "")
+    is_ranked = len(spec.sizes()) == 1 and "$" in given.get("--machine_rank", "")
+    if not (groups and (meets or is_ranked)):
+        yield FieldError(command.path(command.text), BY_ACCELERATE, " ".join(called[start : start + 2]))
+
+
+def _is_accelerate(words: Sequence[str], number: int) -> bool:
+    """Whether a call of accelerate's launcher begins with that word."""
+    program, following = basename(words[number]), [*words[number + 1 : number + 2]]
+    if program == "-m":
+        return following == ["accelerate.commands.launch"]
+    is_first = number == 0 or _BEFORE_A_COMMAND.fullmatch(words[number - 1]) is not None
+    return is_first and (program == "accelerate-launch" or (program == "accelerate" and following == ["launch"]))
+
+
+def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Of each option its name with underscores, and its value, or the next word."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            yield f"--{name[2:].replace('-', '_')}", value if equals else following
+
+
+def _command(template: Mapping[str, Any], *, at: Path) -> _Command:
     main = main_container(template)
     words = _words(main)
-    number = _shell_text(words)
-    called = _words_in(words[number]) if number else words[:1]
-    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
-    program = called[max(starts)] if called else ""
-    calls_torchrun = {"torchrun", *_MODULES} & set(map(basename, called if number else words))
-    if basename(program) in OTHER_LAUNCHERS and not calls_torchrun:
-        yield FieldError(_word(template, number, at=at), BY_ITSELF, program)
+    text = _shell_text(words)
+    in_text = _words_in(words[text]) if text else []
+    place = (*at, "spec", "containers", template["spec"]["containers"].index(main))
+    return _Command(place, main, words, line_of(main), text, in_text)
 
 
 def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
@@ -259,34 +341,12 @@ def _written(option: Option) -> str:
     return " ".join(option.words)
 
 
-def _place(template: Mapping[str, Any], line: LaunchLine, option: Option, *, at: Path) -> Path:
-    return _word(template, len(line.launcher) + option.at, at=at)
-
-
-def _word(template: Mapping[str, Any], number: int, *, at: Path) -> Path:
-    """The path of a word of the main container, counted from the first of `command` on through `args`."""
-    main = main_container(template)
-    command = main.get("command") or ()
-    where = ("command", number) if number < len(command) else ("args", number - len(command))
-    return (*at, "spec", "containers", template["spec"]["containers"].index(main), *where)
-
-
 def _shell_text(words: Sequence[str]) -> int:
     """The index of the word that is a program for a shell, as in `bash -c TEXT`; 0 if there is none."""
     if not words or basename(words[0]) not in _SHELLS:
         return 0
     texts = (number for number, word in enumerate(words[1:-1], 2) if _SHELL_TEXT.fullmatch(word))
     return next(texts, 0)
-
-
-def _lines_in(text: str) -> Iterator[LaunchLine]:
-    """The calls of torchrun in a text for a shell."""
-    words = _words_in(text)
-    for number, word in enumerate(words):
-        if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
-            line = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ())
-            if line is not None:
-                yield line
 
 
 def _words_in(text: str) -> list[str]:

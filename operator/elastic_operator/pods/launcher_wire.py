@@ -14,6 +14,7 @@ from elastic_worker import contract
 MAX_CHANGES = 20
 MAX_GIVEN_UP = 3
 """The most pods that are named; more of them have one cause."""
+MAX_FLAGS = 8
 MAX_SENTENCE = 256
 """The most characters of a text that is shown; longer ones are cut."""
 
@@ -76,6 +77,7 @@ class _Status(_Struct, frozen=True):
     members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
     world_size: Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS * MAX_PROCESSES)] = 0
     given_up: Annotated[tuple[_GivenUp, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
+    unused_flags: tuple[str, ...] = ()
     training: _Training = _Training()
     changes: Annotated[tuple[_Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
 
@@ -103,6 +105,7 @@ def read(
         members=said.members if len(set(said.members)) == len(said.members) else (),
         world_size=said.world_size,
         given_up=tuple(given_up[:MAX_GIVEN_UP]),
+        unused_flags=tuple(map(_plain, said.unused_flags[:MAX_FLAGS])),
         step=said.training.step,
         last_checkpoint_step=said.training.last_checkpoint_step,
         checkpoint_error=_plain(said.training.checkpoint_error) or None,

@@ -55,6 +55,7 @@ class Report:
     members: tuple[str, ...] = ()
     world_size: int = 0
     given_up: tuple[tuple[str, str], ...] = ()
+    unused_flags: tuple[str, ...] = ()
     step: int | None = None
     last_checkpoint_step: int | None = None
     checkpoint_error: str | None = None
@@ -68,5 +69,5 @@ class Report:
     @property
     def group(self) -> tuple[object, ...]:
         """All of it except the progress of the training, which changes all the time."""
-        names = self.members, self.world_size, self.given_up, self.changes
+        names = self.members, self.world_size, self.given_up, self.unused_flags, self.changes
         return self.master_uid, self.generation, self.state, self.reason, *names, self.silent_since

@@ -60,8 +60,8 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
         yield ConditionType.PRIORITY_IGNORED, reason, told
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
-    if job.unused_flags:
-        yield ConditionType.FLAGS_NOT_USED, "SetByOperator", job.unused_flags
+    if flags := job.unused_flags or _flags_of_its_command(obs):
+        yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
     if job.left_out:
         yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.left_out
     given_up = _given_up(obs)
@@ -80,6 +80,17 @@ def _still_training(obs: Observation) -> str:
         " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
         " network between it and the API server; delete a node that is dead, or taint it"
         " node.kubernetes.io/out-of-service."
+    )
+
+
+def _flags_of_its_command(obs: Observation) -> str:
+    """Those in a script that the command runs, which only the launcher has read."""
+    report = report_of(obs)
+    if not report or not report.unused_flags:
+        return ""
+    return (
+        f"torchrun was called with {' '.join(report.unused_flags)}: not used, take it away. The operator sees to which"
+        " pods take part, and to where they meet"
     )
 
 
