@@ -83,7 +83,7 @@ class Operator:
             ),
             progress=Progress(now=clock.time, changed=self._wake),
             fresh=lambda: True,
-            told=PolicyStatuses(session, self.stores.policies, now=clock.time).told,
+            told=PolicyStatuses(session, self.stores.policies, now=clock.time).pass_ended,
         )
         self._time_passes(self.controller)
 

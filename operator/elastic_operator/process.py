@@ -245,12 +245,14 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None) -> None:
+    def _pass_ended(
+        self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None
+    ) -> None:
         """A pass is over, with this result."""
         if self.statuses is not None:
-            self.statuses.told(resolved, snapshot, allocation, stopped)
+            self.statuses.pass_ended(resolved, snapshot, allocation, stopped)
         if self.quotas is not None:
-            self.quotas.told(resolved, snapshot)
+            self.quotas.pass_ended(resolved, snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -282,7 +284,7 @@ class Process:
             reclaimer=reclaimer,
             progress=Progress(now=self.session.clock.time, changed=self._wake),
             fresh=self.watches.fresh,
-            told=self._told,
+            told=self._pass_ended,
         )
 
     def _main_container(self, pod_uid: str) -> str:

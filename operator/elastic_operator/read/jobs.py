@@ -25,7 +25,7 @@ from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import JobDemand, PodShape
 from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
 from elastic_operator.plan.job.flapping import may_flap
-from elastic_operator.plan.job.holding import as_it_is, claim_of, flavor_held, stays
+from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, flavor_held, stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read import convert
@@ -390,7 +390,7 @@ class Reader:
         found = ((pod.node, self.stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
         labels = {name: node.metadata.labels for name, node in found if node is not None}
         flavor = flavor_held(pods, labels, self.settings.gpu_flavors)
-        return None if flavor is None else claim_of(job, pods, flavor)
+        return None if flavor is None else demand_of_pods(job, pods, flavor)
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, as last used for a demand."""
