@@ -143,7 +143,7 @@ class Operator:
 
     def _decided(self, decisions: Decisions) -> None:
         snapshot = decisions.observed.snapshot
-        self._statuses.told(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+        self._statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
 
     def _wake(self) -> None:
         if self.controller is not None:

@@ -251,9 +251,9 @@ class Process:
         snapshot = decisions.observed.snapshot
         self.shown.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.told(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
         if self.quotas is not None:
-            self.quotas.told(decisions.policies, snapshot)
+            self.quotas.pass_ended(decisions.policies, snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(

@@ -153,7 +153,7 @@ class PlainPodQuota(ApiModel):
     enabled: bool = False
 
 
-def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
+def _needs_classes(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
     """The quota, after a check that it can tell pods of jobs from others."""
     for name in ("worker_priority_class_name", "master_priority_class_name"):
         if quota.enabled and settings.data.get(name) == "":
@@ -192,7 +192,7 @@ class Settings(ApiModel):
     authorize_metrics: bool = Field(
         False, description="Whether only accounts whose roles in the cluster allow them to get /metrics may read it."
     )
-    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_told_apart)] = PlainPodQuota()
+    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_needs_classes)] = PlainPodQuota()
     port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
     logging: Logging = Logging()
 

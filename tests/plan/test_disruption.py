@@ -55,7 +55,7 @@ def test_it_says_how_many_are_away_and_which_somebody_gave_up():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
     found = disruption(away(100, 100, 100) + dead + well(2), now=200.0)
     assert found == Disruption(away=3, of=5, until=inf, kept=frozenset({"away-0", "away-1", "away-2"}))
-    assert found.told.startswith("3 of 5 nodes are not Ready")
+    assert found.message.startswith("3 of 5 nodes are not Ready")
 
 
 def test_a_node_that_goes_long_after_the_many_is_judged_by_itself():

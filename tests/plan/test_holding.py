@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, claim_of, flavor_held, held
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, demand_of_pods, flavor_held, held
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
@@ -68,14 +68,14 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
-        claim = claim_of(job, job.pods, "h100")
+        claim = demand_of_pods(job, job.pods, "h100")
         assert (claim.priority, claim.sizes, claim.takes, claim.flavor) == (LOWEST_PRIORITY, (), False, "h100")
         assert [member.uid for member in claim.members] == ["uid-master-0", "uid-worker-0", "uid-worker-1"]
 
 
 def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
     job = replace(unread(group(3)), priority=7)
-    claim = claim_of(job, job.pods, "h100")
+    claim = demand_of_pods(job, job.pods, "h100")
     assert (claim.priority, claim.sizes, claim.takes) == (7, (2, 3, 4), False)
 
 

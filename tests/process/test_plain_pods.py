@@ -61,7 +61,7 @@ class World:
         self.plain["now"] = {name: {GPU: gpus} for name, gpus in held.items()}
         resolved = Resolved((make_team("team", 8),), dict.fromkeys(covered, "team"))
         assert self.keeper is not None
-        self.keeper.told(resolved, make_snapshot([make_node()], []))
+        self.keeper.pass_ended(resolved, make_snapshot([make_node()], []))
 
     def limit(self, namespace: str) -> str | None:
         found = self.api.find(path(namespace))

@@ -48,7 +48,7 @@ class World:
         resolved = self.policies.look()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.told(resolved, snapshot, allocate(snapshot))
+        self.statuses.pass_ended(resolved, snapshot, allocate(snapshot))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")

@@ -44,10 +44,10 @@ def _validations() -> list[dict[str, Any]]:
     ]
     before, after = NO_GPUS
     field = '(has(object.spec.master) ? "spec.master.template: " : "spec.template: ")'
-    told = (
+    text = (
         f"{field} + {_text(before)} + string(variables.workerGpus) + {_text(after).replace('{resource}', _FIRST_GPU)}"
     )
-    return [*lists, {"expression": "variables.workerGpus == 0 || variables.masterGpus != 0", "messageExpression": told}]
+    return [*lists, {"expression": "variables.workerGpus == 0 || variables.masterGpus != 0", "messageExpression": text}]
 
 
 def _text(words: str) -> str:
@@ -83,18 +83,18 @@ def _in_each_template(errors: str) -> str:
     return f'variables.templates.map(t, string({errors})).filter(told, told != "")'
 
 
-def _told(field: str, value: str, remedy: str) -> str:
+def _message(field: str, value: str, remedy: str) -> str:
     """The text as a FieldError writes it; each part is CEL, and `value` a string."""
     return f'{field} + ": \'" + {value} + "\': " + {remedy}'
 
 
-def _of_each(items: str, name: str, *, where: str, told: str) -> str:
+def _of_each(items: str, name: str, *, where: str, text: str) -> str:
     """The texts about those of the list `items`, each called `name`, for which `where` holds."""
-    return f'{items}.filter({name}, {where}).map({name}, string({told})).join("; ")'
+    return f'{items}.filter({name}, {where}).map({name}, string({text})).join("; ")'
 
 
-def _if_any(owner: str, field: str, told: str) -> str:
-    return f'has({owner}.{field}) ? {told} : ""'
+def _if_any(owner: str, field: str, text: str) -> str:
+    return f'has({owner}.{field}) ? {text} : ""'
 
 
 _MAIN = 't.at + ".spec.containers[" + string(t.pod.containers.map(c, c.name).indexOf(t.main.name)) + "]"'
@@ -116,7 +116,7 @@ _NAMES = (
 def _variable(name: str, remedy: str) -> str:
     """The texts about the variables `e` of the main container for which `name` holds."""
     place = f'{_MAIN} + ".env[" + string(t.main.env.map(x, x.name).indexOf(e.name)) + "].name"'
-    return _if_any("t.main", "env", _of_each("t.main.env", "e", where=name, told=_told(place, "e.name", remedy)))
+    return _if_any("t.main", "env", _of_each("t.main.env", "e", where=name, text=_message(place, "e.name", remedy)))
 
 
 def _shown(value: str) -> str:
@@ -135,7 +135,7 @@ def _unknown_resources() -> str:
     unknown = f'!n.contains("/") && !(n in {known}) && !n.startsWith("hugepages-")'
     step = '(n.contains(".") ? "[" + n + "]" : "." + n)'
     field = f'{_CONTAINER} + ".resources." + k + {step} + ": " + {_shown("c.resources[k][n]")} + ": "'
-    names = _of_each("c.resources[k]", "n", where=unknown, told=f"{field} + {_text(template_rules.UNKNOWN_RESOURCE)}")
+    names = _of_each("c.resources[k]", "n", where=unknown, text=f"{field} + {_text(template_rules.UNKNOWN_RESOURCE)}")
     kinds = f'["limits", "requests"].filter(k, k in c.resources).map(k, {names}).filter(told, told != "").join("; ")'
     return _in_each_container(_if_any("c", "resources", kinds))
 
@@ -143,9 +143,9 @@ def _unknown_resources() -> str:
 def _gpus_without_limit() -> str:
     limited = "has(c.resources.limits) && g in c.resources.limits"
     field = f'{_CONTAINER} + ".resources.requests[" + g + "]: " + {_shown("c.resources.requests[g]")} + ": "'
-    told = f"{field} + {_text(template_rules.NO_GPU_LIMIT)}"
+    text = f"{field} + {_text(template_rules.NO_GPU_LIMIT)}"
     where = f"g in c.resources.requests && !({limited})"
-    asked = _of_each("variables.gpus", "g", where=where, told=told)
+    asked = _of_each("variables.gpus", "g", where=where, text=text)
     return _in_each_container(f'has(c.resources) && has(c.resources.requests) ? {asked} : ""')
 
 
@@ -174,27 +174,27 @@ def _reserved_in_elastic_mode() -> str:
 
 def _our_volumes() -> str:
     field = 't.at + ".spec.volumes[" + string(t.pod.volumes.map(x, x.name).indexOf(v.name)) + "].name"'
-    told = _told(field, "v.name", _text(elastic.OURS))
+    text = _message(field, "v.name", _text(elastic.OURS))
     where = f"v.name in {json.dumps(list(elastic.OUR_VOLUMES))}"
-    return _if_any("t.pod", "volumes", _of_each("t.pod.volumes", "v", where=where, told=told))
+    return _if_any("t.pod", "volumes", _of_each("t.pod.volumes", "v", where=where, text=text))
 
 
 def _our_container() -> str:
-    told = _told(f'{_CONTAINER} + ".name"', "c.name", _text(elastic.OURS))
-    return _in_each_container(f'c.name == {_text(elastic.INJECT_CONTAINER)} ? {told} : ""')
+    text = _message(f'{_CONTAINER} + ".name"', "c.name", _text(elastic.OURS))
+    return _in_each_container(f'c.name == {_text(elastic.INJECT_CONTAINER)} ? {text} : ""')
 
 
 def _our_folders() -> str:
     folders = json.dumps([*elastic.OUR_FOLDERS, *(f"{folder}/" for folder in elastic.OUR_FOLDERS)])
     place = "string(t.main.volumeMounts.map(x, x.mountPath).indexOf(m.mountPath))"
-    told = _told(f'{_MAIN} + ".volumeMounts[" + {place} + "].mountPath"', "m.mountPath", _text(elastic.OUR_FOLDER))
-    mounts = _of_each("t.main.volumeMounts", "m", where=f"m.mountPath in {folders}", told=told)
+    text = _message(f'{_MAIN} + ".volumeMounts[" + {place} + "].mountPath"', "m.mountPath", _text(elastic.OUR_FOLDER))
+    mounts = _of_each("t.main.volumeMounts", "m", where=f"m.mountPath in {folders}", text=text)
     return _if_any("t.main", "volumeMounts", mounts)
 
 
 def _restarts() -> str:
-    told = _told('t.at + ".spec.restartPolicy"', "t.pod.restartPolicy", _text(template_rules.RESTARTS))
-    return f'has(t.pod.restartPolicy) && t.pod.restartPolicy != "Never" ? {told} : ""'
+    text = _message('t.at + ".spec.restartPolicy"', "t.pod.restartPolicy", _text(template_rules.RESTARTS))
+    return f'has(t.pod.restartPolicy) && t.pod.restartPolicy != "Never" ? {text} : ""'
 
 
 def _no_program() -> str:

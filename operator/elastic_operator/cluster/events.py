@@ -120,7 +120,7 @@ class EventRecorder:
         while True:
             key = await self._queue.get()
             try:
-                await self._tell(key)
+                await self._write(key)
             except ClusterError as error:
                 self._drop()
                 logger.debug("event not written reason=%s", error)
@@ -138,7 +138,7 @@ class EventRecorder:
         except TimeoutError:
             logger.info("events left unwritten count=%d", self._queue.qsize())
 
-    async def _tell(self, key: tuple[str, Event]) -> None:
+    async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
         if series is None or series.written == series.count:
             return
@@ -149,7 +149,7 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated: told anew")
+                logger.debug("event expired before it was repeated: written anew")
             else:
                 return
         try:

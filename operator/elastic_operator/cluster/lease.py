@@ -147,7 +147,7 @@ class Elector:
         if lease is None and self._was_held_lately():
             return False
         if lease is not None and not self._is_free(lease):
-            self._tell_holder(_spec(lease)["holderIdentity"])
+            self._note_holder(_spec(lease)["holderIdentity"])
             return False
         try:
             await self._claim(lease)
@@ -172,7 +172,7 @@ class Elector:
         lately = time.monotonic() - self._seen_at <= self._timing.lease_seconds
         return lately and self._seen_holder not in ("", self.identity)
 
-    def _tell_holder(self, holder: str) -> None:
+    def _note_holder(self, holder: str) -> None:
         if holder != self._seen_holder:
             self._seen_holder = holder
             logger.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)

@@ -93,7 +93,7 @@ class Store(Generic[T]):
                 return
             self.observe_deleted(namesake.metadata.uid)
         self._by_uid[meta.uid] = self._by_name[_name(obj)] = obj
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
         """Take in a deletion.
@@ -140,7 +140,7 @@ class Store(Generic[T]):
         for uid, obj in listed.items():
             old = self._by_uid.get(uid)
             self._by_uid[uid] = self._by_name[_name(obj)] = obj
-            self._tell(old, obj)
+            self._notify(old, obj)
 
     def _of(self, namespace: str) -> tuple[T, ...]:
         """The objects of that namespace; all for ""."""
@@ -163,9 +163,9 @@ class Store(Generic[T]):
         if old is None:
             return
         del self._by_name[_name(old)]
-        self._tell(old, None)
+        self._notify(old, None)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         self.revision += 1
         for listener in self._listeners:
             self._call(listener, old, new)

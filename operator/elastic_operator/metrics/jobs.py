@@ -166,13 +166,13 @@ TRAINING = (
 def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
     families = {name: GaugeMetricFamily(f"{PREFIX}{name}", about, labels=JOB) for name, about in TRAINING}
     for job in jobs:
-        for name, value in _told(job, report_of(job.obs)):
+        for name, value in _progress(job, report_of(job.obs)):
             if value is not None:
                 families[name].add_metric(_name(job), value)
     yield from families.values()
 
 
-def _told(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
+def _progress(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
     """The value in the master's last report, else the last one in the status."""
     if report is not None:
         yield "job_step", report.step

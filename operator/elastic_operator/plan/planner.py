@@ -20,7 +20,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Member, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import as_it_is, claim_of, held, stays
+from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
@@ -319,7 +319,7 @@ def _claim(world: World, job: Job, *, held_only: Observation | None = None) -> J
     """A demand that holds the GPUs of the job's pods, by the pods and their nodes alone; None where there are none."""
     pods = held(held_only) if held_only is not None else tuple(filter(stays, job.pods))
     flavor = world.flavor_held(pods) if pods else None
-    return None if flavor is None else claim_of(job, pods, flavor)
+    return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 
 def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:

@@ -164,12 +164,12 @@ class Progress:
             followed.heard = now
         elif known is not None and now - followed.heard >= SILENT_SECONDS:
             report = replace(known, silent_since=known.silent_since or followed.heard)
-        if report is None or not self._may_tell(followed, known, report):
+        if report is None or not self._may_pass_on(followed, known, report):
             return
         followed.report = report
         self._changed()
 
-    def _may_tell(self, followed: _Followed, known: Report | None, report: Report) -> bool:
+    def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
         """Whether to pass the report on now: news of the group within the ration, progress after a while.
 
         A report that is held back is replaced by the master's next answer.

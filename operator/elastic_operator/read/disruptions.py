@@ -44,7 +44,7 @@ class Disruptions:
             nodes = (node for node in self._that_count() if node.metadata.name not in self._unborn)
             self.present = disruption((self._times(node, down) for node in nodes), now)
         if self.present and not was:
-            log.warning("nodes are not given up for now: %s", self.present.told)
+            log.warning("nodes are not given up for now: %s", self.present.message)
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
 

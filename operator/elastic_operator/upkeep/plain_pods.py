@@ -66,7 +66,7 @@ class PlainPodQuotas:
         self._namespaces_seen = -1
         self._upkeep = Upkeep("the quotas of plain pods")
 
-    def told(self, resolved: Resolved, snapshot: Snapshot) -> None:
+    def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
         now, last = (resolved, snapshot, self._plain()), self._seen
         same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
@@ -123,8 +123,8 @@ class PlainPodQuotas:
         except (NotFound, AlreadyExists):
             self._upkeep.succeeded(write.namespace)  # what is so now is news still to come
         except ClusterError as error:
-            if told := self._upkeep.failed(write.namespace, error):
-                log.warning("namespace=%s its quota of plain pods cannot be written: %s", write.namespace, told)
+            if message := self._upkeep.failed(write.namespace, error):
+                log.warning("namespace=%s its quota of plain pods cannot be written: %s", write.namespace, message)
         else:
             self._upkeep.succeeded(write.namespace)
 

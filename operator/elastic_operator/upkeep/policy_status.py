@@ -65,7 +65,7 @@ class PolicyStatuses:
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
-    def told(
+    def pass_ended(
         self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
     ) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
@@ -116,8 +116,8 @@ class PolicyStatuses:
         except NotFound:
             self._upkeep.succeeded(meta.uid)
         except ClusterError as error:
-            if told := self._upkeep.failed(meta.uid, error):
-                log.warning("policy=%s its status cannot be written: %s", meta.name, told)
+            if message := self._upkeep.failed(meta.uid, error):
+                log.warning("policy=%s its status cannot be written: %s", meta.name, message)
         else:
             self._upkeep.succeeded(meta.uid)
             self._unkept.learn(write.status, answer.get("status", {}))

@@ -49,7 +49,7 @@ class Disruption:
     kept: frozenset[str] = frozenset()
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """What has happened, and what can be done about it, in words."""
         return (
             f"{self.away} of {self.of} nodes are not Ready: too many at once for machines that died, so pods there are"

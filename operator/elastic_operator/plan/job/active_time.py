@@ -24,7 +24,7 @@ def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
     There is no account before the first pass of this release, and under an older definition, which has no such field.
     """
     if status.active_seconds is None:
-        spent, since = _told_by_history(status, holds=holds, now=now)
+        spent, since = _from_history(status, holds=holds, now=now)
     else:
         spent, since = float(status.active_seconds), status.active_since
     return spent + (now - seconds(since) if since else 0.0)
@@ -35,7 +35,7 @@ def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
     if status.finished:
         return {}
     if status.active_seconds is None:
-        return _account(*_told_by_history(status, holds=holds, now=now))
+        return _account(*_from_history(status, holds=holds, now=now))
     if holds == (status.active_since is not None):
         return {}
     if holds:
@@ -43,7 +43,7 @@ def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
     return _account(max(float(status.active_seconds), active_for(status, holds=False, now=now)), None)
 
 
-def _told_by_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
+def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
     """The account of a job that has none: a new job, or one of a release that counted from the first start.
 
     Such a release recorded when the job got its pods and when it lost them. What it did not record counts as time with

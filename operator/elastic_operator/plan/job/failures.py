@@ -22,7 +22,7 @@ TORCHRUN_FAILED = 1
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
     """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
-    failed = [p for p in present(obs) if has_failed(p) and not was_told_to_go(p) and p.node not in obs.lost_nodes]
+    failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
 
@@ -166,7 +166,7 @@ def has_failed(pod: OwnPod) -> bool:
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
 
 
-def was_told_to_go(pod: OwnPod) -> bool:
+def was_asked_to_go(pod: OwnPod) -> bool:
     """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when

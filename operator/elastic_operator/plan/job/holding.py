@@ -70,7 +70,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
     )
 
 
-def claim_of(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
+def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     """The demand of a job of which only these pods are known; all their GPUs are of that flavor.
 
     A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.

@@ -25,7 +25,7 @@ from elastic_operator.plan.job.failures import (
     has_failed,
     has_progressed,
     short_failure,
-    was_told_to_go,
+    was_asked_to_go,
 )
 from elastic_operator.plan.job.flapping import hold_still
 from elastic_operator.plan.job.losses import avoiding, losses
@@ -147,7 +147,7 @@ def _sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observat
             gone.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)
-    finishing = any(p.main.exit_code == 0 and not was_told_to_go(p) for p in present(obs))
+    finishing = any(p.main.exit_code == 0 and not was_asked_to_go(p) for p in present(obs))
     return replace(obs, live=tuple(live), gone=tuple(gone), finishing=finishing)
 
 
@@ -182,7 +182,7 @@ def _deadline(obs: Observation, now: float) -> Observation:
 def _success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
-        if pod.role == MASTER and pod.main.exit_code == 0 and not was_told_to_go(pod):
+        if pod.role == MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
             told = "The master finished with exit code 0."
             status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)

@@ -155,7 +155,7 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     """
     before, after, status = obs.status.target_replicas, grant.replicas, obs.status
     if before == after or obs.finishing:
-        return _tell_of_exchange(obs, grant, now)
+        return _record_exchange(obs, grant, now)
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -185,7 +185,7 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 
 
-def _tell_of_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
+def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     """Record that some pods go for others and come again elsewhere, with the size unchanged.
 
     If none comes again, an earlier leader has already recorded the change and got no further.

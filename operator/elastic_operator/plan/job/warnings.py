@@ -50,7 +50,7 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     """Each condition that is True, with its reason and its message."""
     job = obs.job
     if obs.kept_nodes and job.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.disruption.told
+        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.disruption.message
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
     if job.uncounted:
