@@ -6,7 +6,7 @@ from elastic_operator.api.status import MAX_LISTED_PODS
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.job.counts import with_created
-from tests.plan.jobs import BOTH, group, make_grant, make_job, make_pod, plan, started
+from tests.plan.jobs import BOTH, START, group, make_grant, make_job, make_pod, plan, started
 
 
 def creates(*indices):
@@ -18,7 +18,7 @@ def phases(status):
 
 
 def unplaced(name):
-    return make_pod(name, phase="Pending", bound=False, ready=False, main=MainContainer())
+    return make_pod(name, phase="Pending", created=START + 200, bound=False, ready=False, main=MainContainer())
 
 
 def test_after_pods_were_made_the_status_is_the_one_that_the_next_pass_would_write():

@@ -126,7 +126,9 @@ async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_u
     )
 
 
-async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool) -> None:
+async def ensure_network_policy(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool = False
+) -> None:
     """Create a network policy, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError.
 
     `is_new`: none is there yet in all likelihood.
