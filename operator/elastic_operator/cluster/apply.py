@@ -128,8 +128,13 @@ async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_u
     )
 
 
-async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool) -> None:
-    """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
+async def ensure_network_policy(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool = False
+) -> None:
+    """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError.
+
+    `is_new`: there is none yet, most likely.
+    """
     collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
     wanted = _without_empty(manifest["spec"])
 

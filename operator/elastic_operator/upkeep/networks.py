@@ -29,7 +29,7 @@ async def _until_answered(session: Session, network: JobNetwork, job: objects.Cu
     while True:
         try:
             manifest = build_network_policy(job, network)
-            await apply.ensure_network_policy(session, manifest, job_uid=job.uid, is_new=False)
+            await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
         except ApiError as error:
             log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
             return
