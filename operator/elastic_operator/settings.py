@@ -16,6 +16,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 
+from elastic_operator.api.invalid import field_errors
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
 from elastic_operator.api.network import EgressRule, IngressRule
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
@@ -40,15 +41,20 @@ class Logging(ApiModel):
     """How the operator logs."""
 
     format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is written."""
 
 
 class GpuFlavor(ApiModel):
     """A kind of GPU: the GPUs of these extended resources on nodes with these labels."""
 
     name: str = Field(min_length=1, max_length=63)
+    """As policies and metrics name it."""
     resources: tuple[ExtendedResource, ...] = Field(min_length=1)
+    """What pods ask for, such as nvidia.com/gpu."""
     node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that have them; empty: any node."""
 
 
 def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
@@ -71,7 +77,9 @@ class DefaultBorrowing(ApiModel):
     """How far namespaces without a policy may use idle GPUs."""
 
     limit: Gpus | None = None
+    """GPUs of each flavor; None: all, 0: none."""
     weight: int = Field(1, ge=0, le=MAX_WEIGHT)
+    """Their part of what nobody is guaranteed, beside the weights of the policies."""
 
 
 class DefaultPolicy(ApiModel):
@@ -82,9 +90,13 @@ class DefaultPolicy(ApiModel):
     """
 
     per_namespace: bool = False
+    """Whether limit and weight are those of each namespace instead of all together."""
     borrowing: DefaultBorrowing = DefaultBorrowing()
+    """How many idle GPUs they may use."""
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    """The tier in which idle GPUs are handed out; the highest comes first."""
     per_job: PerJob = PerJob()
+    """What one of their jobs may have."""
 
 
 class ReclaimMode(StrEnum):
@@ -109,20 +121,24 @@ LEAST_EVICTIONS = 16
 class ReclaimSettings(ApiModel):
     """How GPUs are taken back (138).
 
-    With DryRun, evictions are only reported. For the jobs and pending pods of one team, at most
-    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`. The
-    defaults are half and all of the cluster's GPUs, and at least 16 and 32; with a default, one taker of each team
-    within its guarantee passes in a minute, whatever it takes. A pending pod keeps its place for `reservation_seconds`
-    after the place is free. A leaving pod gets at most `max_grace_period_seconds`, unless its team's policy says
-    otherwise.
+    The defaults of the two limits grow with the cluster. With a default, one taker of each team within its guarantee
+    passes in a minute, whatever it takes.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
+    """With DryRun, evictions are only reported, in events and metrics."""
     paused: bool = False
+    """For an emergency: nobody gives back GPUs; idle ones are still handed out."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
+    """Pods of others that may go within a minute for the jobs and pending pods of one team; None: half as many as the
+    cluster has GPUs, at least 16.
+    """
     max_evictions_per_minute: int | None = Field(None, ge=1)
+    """The same for all teams together; None: as many as the cluster has GPUs, at least 32."""
     reservation_seconds: int = Field(30, ge=1, le=3600)
+    """How long a pending pod keeps its place after the place is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
+    """The most that a leaving pod gets, unless its team's policy says otherwise."""
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
         """The most pods that may go within a minute for one team, and for all, in a cluster with this many GPUs (138).
@@ -134,23 +150,24 @@ class ReclaimSettings(ApiModel):
 
 
 class JobNetworkPolicy(ApiModel):
-    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to.
-
-    Without `egress` they may connect to anything. With it, they may connect to each other, to DNS and to what it lists.
-    """
+    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to."""
 
     enabled: bool = False
+    """Whether each job has a NetworkPolicy."""
     ingress: tuple[IngressRule, ...] = ()
+    """Who may connect to them, as in a NetworkPolicy."""
     egress: tuple[EgressRule, ...] | None = None
+    """Where else than to each other and to DNS they may connect, as in a NetworkPolicy; None: anywhere."""
 
 
 class PlainPodQuota(ApiModel):
-    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee (98).
+    """How plain pods, those of no job, are kept within what their team is guaranteed (98).
 
     It needs the chart's rules of admission, by which only the operator gives a pod the PriorityClasses of jobs' pods.
     """
 
     enabled: bool = False
+    """Whether a ResourceQuota limits them in each namespace that a policy covers."""
 
 
 def _needs_classes(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
@@ -165,36 +182,50 @@ def _needs_classes(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQu
 
 
 class Settings(ApiModel):
-    """All settings, with their defaults."""
+    """All settings, with their defaults. The chart's values.yaml says more about each."""
 
     flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
         (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
     )
+    """The kinds of GPU. No GPU may be of two."""
     default_policy: DefaultPolicy = DefaultPolicy()
+    """For the namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
+    """A job that waited for so long gets what becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
+    """Whether and how fast GPUs are taken back for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
+    """Schedulers for whose pods GPUs are taken back; they must heed status.nominatedNodeName."""
     provisioning: Literal["None", "PendingPods"] = "None"
+    """PendingPods: where a job within its quota lacks only nodes, the pods of its minimum wait for new ones (49)."""
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
+    """How long a job lacks nodes before such pods are made."""
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
+    """How long they wait before they are taken back; it is tried again later."""
     start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
+    """How long pods that have nodes may take to start there before the job gives its GPUs back (136); 0: for ever."""
     watch_namespaces: tuple[str, ...] = ()
+    """Namespaces whose jobs are served; empty: all."""
     worker_priority_class_name: str = "elastic-pytorch-worker"
+    """Of the pods of workers; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
-    job_priority_class_names: tuple[str, ...] = Field(
-        (), description="What jobs may name in spec.priorityClassName. Empty: all but those that begin with system-."
-    )
-    worker_image: str = Field("", description="Brings the launcher into the pods of Elastic jobs; the chart names it.")
-    worker_image_pull_secrets: tuple[SecretName, ...] = Field(
-        (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
-    )
+    """The same of masters. A higher one makes kube-scheduler take workers first (9)."""
+    job_priority_class_names: tuple[str, ...] = ()
+    """What jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
+    worker_image: str = ""
+    """Brings the launcher into the pods of Elastic jobs; the chart names it."""
+    worker_image_pull_secrets: tuple[SecretName, ...] = ()
+    """Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."""
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
-    authorize_metrics: bool = Field(
-        False, description="Whether only accounts whose roles in the cluster allow them to get /metrics may read it."
-    )
+    """A NetworkPolicy for each job."""
+    authorize_metrics: bool = False
+    """Whether only accounts whose roles in the cluster allow them to get /metrics may read it."""
     plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_needs_classes)] = PlainPodQuota()
-    port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
+    """Whether plain pods are kept within what their team is guaranteed."""
+    port: int = Field(8080, ge=0, le=65535)
+    """Of /healthz, /readyz and /metrics; 0: any free one."""
     logging: Logging = Logging()
+    """How the operator logs."""
 
     @property
     def gpu_resources(self) -> tuple[str, ...]:
@@ -281,19 +312,25 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r}" for e in error.errors())
+        told = "; ".join(map(str, field_errors(error, at=())))
         raise SettingsError(f"settings of {file} and {PREFIX}*: {told}") from error
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the file, and in place of some of them those of variables."""
     merged = dict(values)
     for name, text in environ.items():
         if not name.startswith(PREFIX) or not text:
             continue
-        path = [to_camel(part.lower()) for part in name.removeprefix(PREFIX).split("__")]
+        *mappings, last = (to_camel(part.lower()) for part in name.removeprefix(PREFIX).split("__"))
         target = merged
-        for part in path[:-1]:
-            target[part] = dict(target.get(part) or {})
-            target = target[part]
-        target[path[-1]] = yaml.safe_load(text)
+        for part in mappings:
+            inner = target.get(part) or {}
+            if not isinstance(inner, dict):
+                raise SettingsError(f"{name} sets a part of {part}, which is {inner!r}: it must be a mapping")
+            target[part] = target = dict(inner)
+        try:
+            target[last] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"{name} is not YAML: {error}") from error
     return merged

@@ -95,6 +95,8 @@ _REMEDIES = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "string_pattern_mismatch": "must match {pattern}",
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
     "string_too_long": "must be at most {max_length} characters long",
