@@ -16,8 +16,8 @@ from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight

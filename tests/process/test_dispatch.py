@@ -7,8 +7,8 @@ import pytest
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.dispatch import MESSAGE_SECONDS, NEVER, REPORT_SECONDS, Dispatcher
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape

@@ -18,8 +18,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota

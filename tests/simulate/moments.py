@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import backoff, controller, dispatch, making_way, reclaim, reconciler, trials
+from elastic_operator.loop import controller, dispatch, making_way, reclaim, reconciler, trials
+from elastic_operator.loop import write_backoff as backoff
 from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
 

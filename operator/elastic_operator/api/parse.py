@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_operator.api import pod_shape
+from elastic_operator.api import pod_types as pod_shape
 from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
 from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec

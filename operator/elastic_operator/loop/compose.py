@@ -8,7 +8,6 @@ from collections.abc import Callable
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
-from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.making_way import MakingWay
@@ -16,6 +15,7 @@ from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.trials import Trials
 from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.record import Planned

@@ -24,7 +24,7 @@ from elastic_operator.cluster.errors import (
     TooManyRequests,
 )
 from elastic_operator.loop.act import Actor
-from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job

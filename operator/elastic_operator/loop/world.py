@@ -10,7 +10,7 @@ from math import inf
 from typing import Protocol
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.backoff import Troubles
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot

@@ -16,7 +16,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.shape import VolumeFacts, kept_from, shape_of
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert

@@ -15,7 +15,7 @@ from elastic_operator.api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.shape import VolumeFacts, shape_of
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.read.groups import one_of_its_kind

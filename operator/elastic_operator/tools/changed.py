@@ -14,8 +14,8 @@ from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.roles import MASTER, WORKER
-from elastic_operator.plan.facts.shape import shape_of
 from elastic_operator.plan.facts.snapshot import JobDemand, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.job.demand import demand_of, job_shape

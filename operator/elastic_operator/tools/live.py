@@ -10,8 +10,8 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.backoff import Troubles
 from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Snapshot

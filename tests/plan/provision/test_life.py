@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.api.status import ConditionType, Limit, Retry
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
-from elastic_operator.plan.facts.shape import shape_of
+from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import Member
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
+from elastic_operator.plan.facts.pod_shape import kept_from
 from elastic_operator.plan.facts.roles import WORKER
-from elastic_operator.plan.facts.shape import kept_from
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 from elastic_operator.plan.facts.times import seconds

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, Retry, rfc3339
+from elastic_operator.api.status import MAX_AVOIDED, JobStatus, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
 from elastic_operator.plan.job.survivors import go_on
@@ -24,12 +25,6 @@ from elastic_operator.plan.job.survivors import go_on
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
 """The reasons of losses in a job's history."""
-TOGETHER_SECONDS = 10.0
-"""Losses within this time after the first one are one: they have one cause, a machine or a person."""
-AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
-"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
-REMEMBERED_SECONDS = 600.0
-"""The refusals are forgotten this long after the node is not avoided any more."""
 
 
 def losses(obs: Observation, now: float) -> Observation:
@@ -62,7 +57,7 @@ def lost_count(obs: Observation) -> int:
 def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
     """The job with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
-    avoided, excused = _avoid(obs, now), _is_excused(obs, lost, now)
+    avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
     update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
     update |= {"held_until": None}
     status = obs.status.model_copy(update=update)
@@ -85,49 +80,6 @@ def reported(obs: Observation) -> list[OwnPod]:
     return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
 
 
-def _refused(obs: Observation) -> dict[str, OwnPod]:
-    """The nodes whose kubelets have just refused members, each with one of them."""
-    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
-    return {pod.node: pod for pod in refused if pod.node}
-
-
-def _remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
-    """The nodes that are avoided, or were so lately, by name."""
-    return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
-
-
-def _avoid(obs: Observation, now: float) -> list[AvoidedNode]:
-    """The nodes to avoid, the latest ones last."""
-    known = _remembered(obs.status, now)
-    for node, pod in _refused(obs).items():
-        before = known.pop(node, None)
-        if before is None or not _is_together(before, now):
-            times = 1 if before is None else before.times + 1
-            until = at(now + avoided_seconds(times) + 0.999)
-            before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
-        known[node] = before
-    return list(known.values())[-MAX_AVOIDED:]
-
-
-def avoiding(obs: Observation, now: float) -> Observation:
-    """The job with the nodes on which none of its pods is placed for now."""
-    known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
-    if not known:
-        return obs
-    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
-    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
-
-
-def avoided_seconds(times: int) -> int:
-    """How long a node is avoided after this many refusals in a row."""
-    return doubled(AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS, times)
-
-
-def _is_together(known: AvoidedNode, now: float) -> bool:
-    """Whether the node's refusal now belongs to its refusal before."""
-    return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
-
-
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     """Whether the loss makes nobody wait: the pods ran and were deleted or evicted, or a node refused them (137).
 
@@ -138,14 +90,12 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
-    known, refused = _remembered(obs.status, now), _refused(obs)
+    known, refused = remembered(obs.status, now), refused_by(obs)
     if refused and "avoidedNodes" in obs.job.unkept:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
-    if any(
-        now < seconds(known[node].until) and not _is_together(known[node], now) for node in refused if node in known
-    ):
+    if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
     named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:

@@ -18,6 +18,7 @@ from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job import elastic
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
+from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.failures import (
     FORGOTTEN,
     UNMARKED,
@@ -28,7 +29,7 @@ from elastic_operator.plan.job.failures import (
     was_asked_to_go,
 )
 from elastic_operator.plan.job.flapping import hold_still
-from elastic_operator.plan.job.losses import avoiding, losses
+from elastic_operator.plan.job.losses import losses
 from elastic_operator.plan.job.observation import (
     Observation,
     end_incarnation,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from elastic_operator.plan.facts.job import STARTS, OwnPod
-from elastic_operator.plan.facts.shape import DEFAULT_SCHEDULER
+from elastic_operator.plan.facts.pod_shape import DEFAULT_SCHEDULER
 from elastic_operator.plan.facts.text import MOST_NAMED, listed
 from elastic_operator.plan.job.observation import Observation
 
