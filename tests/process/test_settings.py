@@ -118,7 +118,7 @@ def test_a_variable_wins_over_what_the_file_calls_by_another_spelling(tmp_path):
 def test_each_setting_has_a_sentence_under_it():
     source = ast.parse(inspect.getsource(settings))
     for model in (node for node in source.body if isinstance(node, ast.ClassDef)):
-        for field, after in itertools.pairwise(model.body):
+        for field, after in itertools.pairwise([*model.body, None]):
             if isinstance(field, ast.AnnAssign):
                 assert isinstance(after, ast.Expr), f"{model.name}.{ast.unparse(field.target)}"
 
