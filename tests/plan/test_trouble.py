@@ -635,12 +635,20 @@ NOT_YET = {"phase": "Pending", "main": MainContainer()}
     ("lost", "waits"),
     [
         ({"name": "worker-5", "phase": "Pending"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-5", "phase": "Pending", "leaving": {}}, [0] * 5),
         ({"name": "worker-5"}, [0] * 5),
         ({"name": "worker-90"}, [0, 0, 2, 4, 8]),
         ({"name": "worker-90", "leaving": {}}, [0] * 5),
         ({"name": "worker-90", "leaving": NOT_YET}, [0, 0, 2, 4, 8]),
     ],
-    ids=["listed, did not run", "listed, ran", "not listed, not seen to go", "seen to go", "seen, did not run"],
+    ids=[
+        "listed, did not run",
+        "listed, ran since",
+        "listed, ran",
+        "not listed, not seen to go",
+        "seen to go",
+        "seen, did not run",
+    ],
 )
 def test_of_a_job_with_more_pods_than_its_status_lists_those_are_waited_for_of_which_nobody_knows_that_they_ran(
     lost, waits

@@ -63,7 +63,7 @@ class World:
         self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.troubles = Troubles()
+        self.troubles, self.refused = Troubles(), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -73,7 +73,8 @@ class World:
     def new_world(self) -> StoredWorld:
         clock = ServerClock()
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
-        return StoredWorld(reader, FailureLogs(None, lambda _: "pytorch", lambda: None), self.troubles)
+        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
+        return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
 
     def look(self) -> Observed:
         return self.planner.observe(self.stored.look(self.now))
@@ -185,6 +186,9 @@ class World:
     def trouble_ends(self, job: str) -> None:
         self.troubles.clear(f"uid-{job}")
 
+    def is_refused(self, job: str, refused: bool) -> None:
+        (self.refused.add if refused else self.refused.discard)(job)
+
     def claim(self, name: str, bound: bool) -> None:
         status = {"phase": "Bound" if bound else "Pending"}
         body = {"metadata": self._meta(name, namespace="default"), "spec": {"volumeName": "v"}, "status": status}
@@ -259,6 +263,7 @@ happenings = st.one_of(
     st.tuples(st.just("creation_fails"), jobs, places),
     st.tuples(st.just("trouble"), jobs),
     st.tuples(st.just("trouble_ends"), jobs),
+    st.tuples(st.just("is_refused"), jobs, flags),
     st.tuples(st.just("claim"), st.just("c1"), flags),
     st.tuples(st.just("volume"), st.just("v"), flags),
     st.tuples(st.just("priority_class"), classes, st.integers(0, 3), flags),
@@ -328,6 +333,22 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert after.obs["uid-second"] is before.obs["uid-second"]
     world.goes("pods", "second-master-0")
     assert world.look().snapshot is not before.snapshot
+
+
+def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pass_to_pass():
+    world = World()
+    world.node("n1", 4, True, False)
+    ended = {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": STARTED}
+    world.job("first", 3, {**STATUSES[1], "completionTime": STARTED, "conditions": [ended]}, "", cleanPodPolicy="None")
+    world.pod("first", "worker-0", "n1", "Running", False, True)
+    world.refused.add("first")
+    (demand,) = world.look().snapshot.jobs
+    assert not demand.takes
+    world.time_passes(1.0)
+    before, since = world.look(), world.stored.reader.outside.since
+    world.time_passes(1.0)
+    assert world.look().snapshot is before.snapshot
+    assert world.stored.reader.outside.since == since
 
 
 def by_name(things):

@@ -54,7 +54,7 @@ _REPORTS = frozenset(
         "conditions",
     )
 )
-"""Fields of a status that no decision starts from, or that a new leader works out again."""
+"""Fields of a status that report. Decisions start from some of them, too, and may be as late as the report."""
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 NEVER = float("inf")
@@ -308,7 +308,7 @@ def without_messages(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def decisive(status: dict[str, Any]) -> dict[str, Any]:
-    """What the next decision starts from: of the pods only which of them live, as a loss is noticed by that."""
+    """What a decision must not be late for: sizes, history, and of the pods the names of those that live."""
     pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
     return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
 

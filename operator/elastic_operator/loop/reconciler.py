@@ -178,8 +178,11 @@ class Reconciler:
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
         self._planner.note(planned)
-        self._planned(planned)
         self._unsaid.pop(planned.obs.job.uid, None)
+        try:
+            self._planned(planned)
+        except Exception:  # metrics of one job stop no pass
+            log.exception("job=%s cannot be shown", planned.obs.job.key)
 
     def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
         """The route, if there is a Service and it does not lead there yet."""

@@ -1,4 +1,4 @@
-"""What was last seen and planned of each job, kept for whoever looks at metrics between two passes."""
+"""What metrics show of jobs between two passes: their last plans, and where their time went."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elastic_operator.plan.record import Planned
 
 
 class Shown:
-    """Of all jobs, by uid."""
+    """The times of all jobs; their plans are the planner's."""
 
     def __init__(self) -> None:
         self._times = JobTimes()

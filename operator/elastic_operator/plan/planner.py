@@ -1,8 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that is remembered from pass to pass, in one record per job. A pass costs what changed since the
-last one: what nothing changed of is the same object as before, so the next step sees by identity that there is nothing
-new to decide (23). A planner that remembers decides what a fresh one does; that is a property test.
+The planner owns all that decisions remember from pass to pass, in one record per job; the world remembers what it read,
+and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same object as
+before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers decides
+what a fresh one does; that is a property test.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ class Planner:
         if not obs.wants_pods:
             demand = _claim(world, job, held_only=obs)
             record.good = None
-            record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand))
+            record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand), takes=takes)
             return record.demanded.demand
         shape, assumed = world.shape(job), world.assumed(job.uid)
         if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:

@@ -1,6 +1,6 @@
-"""May a team use more GPUs for a job? One answer for all who ask: whoever gives, and the sentence that users read.
+"""May a team use more GPUs for a job? One answer for all gates that give GPUs, and for the sentence that users read.
 
-The rules have one order. Who does not heed all of them names those that it does, and says why.
+The rules have one order. A gate that does not check all of them names those that it checks, and says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Rule(Enum):
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"
-    ASKED = "under the limit, what new nodes are asked for is kept for whoever asks"
+    ASKED = "GPUs for which a job asks for new nodes are kept under the limit for that job"
     LENDING = "GPUs that are idle, and not lent, are kept for their owners"
 
 

@@ -98,6 +98,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
     named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
+    named |= {pod.name for pod in present(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
     return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
