@@ -14,6 +14,7 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
+from elastic_operator.loop.dispatch import REPORT_SECONDS
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
@@ -124,6 +125,12 @@ class Operator:
     def allocation(self) -> Allocation | None:
         """What the last pass allocated."""
         return self.controller.decisions.allocation if self.controller.decisions else None
+
+    @property
+    def reports_soon(self) -> bool:
+        """Whether it is about to write a status that only reports (151)."""
+        waiting = self.controller.reconciler.dispatcher._behind.values()
+        return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
 
     def pictures(self) -> tuple[JobPicture, ...]:
         """What metrics show of the jobs."""
