@@ -1,7 +1,8 @@
 """Makes the images that come from nowhere else: `pause`, which every pod needs, and the base of the project's own.
 
 Both are archives in the cache. The base is a minimal Debian with Python from the machine's own Debian mirror; its
-folder is kept too, because torch is compiled with the very Python that will run it.
+folder is kept too, because torch is compiled with the very Python that will run it. An image of a user's, who has
+installed more packages in it, is made from these (`with_packages`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ BASE_REF = "docker.io/local/base:1"
 BASE_SUITE = "bookworm"
 BASE_PYTHON = "3.11"
 BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv")
+PACKAGES_INSIDE = f"usr/local/lib/python{BASE_PYTHON}/dist-packages"
 # Contents that do not belong in an image: kernel file systems, package lists, what debootstrap downloaded, and the one
 # file that is another one each time, a cache of ldconfig's.
 LEFT_OUT_BELOW = (
@@ -73,6 +75,25 @@ def base(progress: Progress) -> Base:
     name = cache.key([BASE_SUITE, *BASE_PACKAGES, BASE_REF, oci.FORMAT, *LEFT_OUT_BELOW])
     folder = cache.entry(f"images/base-{name}", build)
     return Base(rootfs=folder / "rootfs", archive=folder / "base.tar")
+
+
+def with_packages(progress: Progress, *, packages: Path, ref: str) -> Path:
+    """The archive of an image `ref`: the base, and the packages of this folder where Debian's Python finds them."""
+    found = base(progress)
+
+    def build(folder: Path) -> None:
+        with progress.step(f"making the image {ref}"):
+            rootfs = folder / "rootfs"
+            # Links are enough: they are only read, and then removed.
+            shell.run("cp", "--archive", "--link", found.rootfs, rootfs)
+            shell.run("cp", "--archive", "--link", f"{packages}/.", rootfs / PACKAGES_INSIDE)
+            oci.write_archive(folder / "image.tar", rootfs=rootfs, ref=ref, leave_out=left_out)
+            shell.run("rm", "--recursive", rootfs)
+
+    name = cache.key([found.archive.parent.name, packages.name, ref])
+    entry = cache.entry(f"images/packages-{name}", build)
+    cache.keep_newest(entry, beginning="packages-", count=1)
+    return entry / "image.tar"
 
 
 def debootstrap(target: Path, *, include: Sequence[str]) -> None:

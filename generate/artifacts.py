@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastic_operator.api import admission, crd
+from elastic_operator.api import crd
 from generate import (
     alert_rules,
     dashboard,
@@ -45,7 +45,6 @@ class Artifact:
 ALL = (
     *(Artifact(Path("crds") / definition.file_name, definition.text) for definition in crd.ALL),
     *(Artifact(CHART_CRDS / definition.file_name, definition.text) for definition in crd.ALL),
-    Artifact(Path("charts/elastic-pytorch/files/job-rules.yaml"), admission.text),
     Artifact(values_table.PATH, values_table.text),
     Artifact(dashboard.PATH, dashboard.text),
     Artifact(alert_rules.PATH, alert_rules.text),

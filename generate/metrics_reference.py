@@ -15,9 +15,9 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.job import Job, MainContainer, OwnPod
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.reported import Goodput, Report
+from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
 from elastic_worker.launcher.metrics import Totals, render
 

@@ -19,7 +19,8 @@ _HEAD = """\
 # The messages between coordinator, launchers and training processes
 
 Everything that is sent is a JSON object. It holds one message or several, each under a key of its own. An unknown key
-is ignored, and a missing field has its default, so that two releases understand each other (decision 103).
+is ignored, and a missing field has its default, so that two releases understand each other ([decision](decisions.md)
+103).
 
 ## Coordinator and launchers
 The launcher in each pod keeps a TCP connection to the coordinator in the master's pod. Both prove first that they know

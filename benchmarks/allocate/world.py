@@ -14,16 +14,18 @@ from benchmarks.allocate.scenario import MOST_PODS, Scenario
 from elastic_operator.build import names
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.read import Reader, Stores
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.view import View
-from elastic_operator.plan.allocate import Allocation
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight
+from elastic_operator.plan.planner import Planner
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
@@ -45,19 +47,24 @@ class World:
         clock = ServerClock()
         reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.view = View(reader, logs, Troubles())
+        self.world, self.planner = StoredWorld(reader, logs, Troubles()), Planner()
         self._allocator = Foresight()
         self.now = NOW
 
     def forget(self) -> None:
         """Decide everything anew the next time, as after a change of leader."""
-        self.view.forget()
+        self.world.forget()
+        self.planner.forget()
         self._allocator = Foresight()
+
+    def snapshot(self) -> Snapshot:
+        """What is allocated from now."""
+        return self.planner.observe(self.world.look(self.now)).snapshot
 
     def decide(self) -> Allocation:
         """One pass: look, snapshot, allocation, and what each job gets."""
         self.now += 1.0
-        allocation = self._allocator.allocate(self.view.look(self.now).snapshot)
+        allocation = self._allocator.allocate(self.snapshot())
         for job in allocation:
             allocation.share(job)
         return allocation

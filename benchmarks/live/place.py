@@ -175,7 +175,7 @@ def standing(
         wanted = [word for value in (f"replicaCount={replicas}", where, *values) for word in ("--set", value)]
         install.install_operator(kube, progress, *wanted)
         api = cluster.api
-        with httpx.Client(base_url=api.server, verify=api.context, timeout=30, trust_env=False) as http:
+        with httpx.Client(base_url=api.server, verify=api.context, timeout=120, trust_env=False) as http:
             yield Place(cluster, http, AuditLog(_audit_file(name)))
     finally:
         if not keep:

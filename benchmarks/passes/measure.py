@@ -19,18 +19,20 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.policy_status import PolicyStatuses
-from elastic_operator.loop.progress import Progress
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.process import GC_THRESHOLDS
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
+from elastic_operator.upkeep.policy_status import PolicyStatuses
 
 QUIET_SECONDS = 1.5
 """Without a write for so long, and for as long as some passes take, what was begun is done."""
@@ -63,7 +65,8 @@ class Operator:
         self.stores.jobs.subscribe(lambda *_: self._wake())
         self.events = EventRecorder(session, instance="bench")
         build = BuildSettings(settings.worker_priority_class_name, settings.master_priority_class_name)
-        self.controller = Controller(
+        self._statuses = PolicyStatuses(session, self.stores.policies, now=clock.time)
+        self.controller = make_controller(
             stores=self.stores,
             ledger=ledger,
             actor=Actor(session, self.stores, self.events, build),
@@ -83,7 +86,7 @@ class Operator:
             ),
             progress=Progress(now=clock.time, changed=self._wake),
             fresh=lambda: True,
-            told=PolicyStatuses(session, self.stores.policies, now=clock.time).told,
+            decided=self._decided,
         )
         self._time_passes(self.controller)
 
@@ -104,7 +107,7 @@ class Operator:
 
     @property
     def _is_behind(self) -> bool:
-        return self.controller is not None and bool(self.controller._behind)
+        return self.controller is not None and bool(self.controller.reconciler.behind)
 
     @property
     def _longest(self) -> float:
@@ -137,6 +140,10 @@ class Operator:
                 self.times.passes.append(time.process_time() - begun)
 
         controller.run_pass = timed  # type: ignore[method-assign]
+
+    def _decided(self, decisions: Decisions) -> None:
+        snapshot = decisions.observed.snapshot
+        self._statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
 
     def _wake(self) -> None:
         if self.controller is not None:

@@ -20,19 +20,19 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.nnodes import frozen_nnodes
 from elastic_operator.api.status import JobStatus
-from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import pod_name
-from elastic_operator.plan.allocate import Allocation, Allocator, next_change
-from elastic_operator.plan.decisions import CreatePod, Plan, Share
-from elastic_operator.plan.demand import JobShape, demand_of, job_shape
-from elastic_operator.plan.job import Job, MainContainer, OwnPod
-from elastic_operator.plan.model import Brakes, JobDemand, Node, PodShape, Request, Snapshot, Taker
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.reported import Report
-from elastic_operator.plan.settle import settle
-from elastic_operator.plan.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
+from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
+from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER
 
@@ -53,10 +53,10 @@ class _Known:
     job: Job
     made: dict[str, CreatePod]
     pods: dict[str, OwnPod]
-    seen: Observation | None = None
+    obs: Observation | None = None
     until: float = -inf
     demand: JobDemand | None = None
-    settled: tuple[Observation, Share | None] | None = None
+    settled: tuple[Observation, Assignment | None] | None = None
     again_at: float = inf
     generation: tuple[int, float] = (0, 0.0)
 
@@ -88,7 +88,7 @@ class Ours:
         """Rounds of decisions until nothing is to be done.
 
         While pods leave, the plan for a job that does not run yet may read otherwise in each round, and no pod comes of
-        it ("Known limits" in ARCHITECTURE.md): such rounds end after some, and the next ones come a second later.
+        it (docs/limits.md): such rounds end after some, and the next ones come a second later.
         """
         for name in self._known.keys() - world.jobs.keys():
             del self._known[name]
@@ -135,13 +135,13 @@ class Ours:
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
         """The job and its demand, anew where anything of it may be different."""
         self._read_pods(known, job, unready, now)
-        if known.seen is not None and known.seen.job is known.job and now < known.until:
+        if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
-        seen = known.seen = observe(known.job, unready, now)
-        undecided = seen.commit or seen.status is not seen.job.status
-        times = (time for time in (*seen.wake_at, seen.hold_until) if time > now)
+        obs = known.obs = observe(known.job, unready, now)
+        undecided = obs.commit or obs.status is not obs.job.status
+        times = (time for time in (*obs.wake_at, obs.hold_until) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
-        demand = demand_of(seen, _shape(job.trace)) if seen.wants_pods else None
+        demand = demand_of(obs, _shape(job.trace)) if obs.wants_pods else None
         known.demand = known.demand if demand == known.demand else demand
 
     def _read_pods(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
@@ -200,18 +200,18 @@ class Ours:
         """Whose pods are on their way out there, and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.seen.gone} if known.seen else set()
+            gone = {pod.uid for pod, _ in known.obs.gone} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus
         yield from found.items()
 
-    def _requests(self, world: World) -> Iterator[Request]:
+    def _requests(self, world: World) -> Iterator[PendingPod]:
         shape = PodShape(requests={GPU: 1, "pods": 1}, gpus=1)
         for name, pod in world.plain.items():
             if pod.node is None:
                 created, reserved = EPOCH + pod.trace.arrives, self._reserved.get(name, ("", 0.0))[0]
-                yield Request(name, pod.trace.team, name, created, shape, reserved=reserved)
+                yield PendingPod(name, pod.trace.team, name, created, shape, reserved=reserved)
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
@@ -240,17 +240,17 @@ class Ours:
         """What is planned for each job is done; whether anything was."""
         moved, taken = False, dict(allocation.taken)
         for name, known in self._known.items():
-            seen = known.seen
-            assert seen is not None, "all jobs were looked at"
+            obs = known.obs
+            assert obs is not None, "all jobs were looked at"
             share = allocation.share(name) if known.demand is not None else None
-            same = known.settled is not None and known.settled[0] is seen and known.settled[1] == share
+            same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue
             spec = known.job.spec
             assert spec is not None, "every job here can be read"
             grant = allocation[name] if share is not None else None
-            plan = settle(seen, grant, frozen=frozen_nnodes(spec), now=now)
-            known.settled = seen, share
+            plan = reconcile(obs, grant, frozen=frozen_nnodes(spec), now=now)
+            known.settled = obs, share
             known.again_at = plan.wake_at if plan.wake_at is not None else inf
             moved |= self._do(world, known, plan, taken, now)
         return moved

@@ -20,7 +20,7 @@ from elastic_operator.tools import commands as tools
 from elastic_worker import contract
 
 RECURSION_LIMIT = 20_500
-"""The API server stores templates nested up to 10,000 levels; one such job must not blind us for all the others."""
+"""The API server stores templates nested up to 10,000 levels; one such job must not hide all others."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _version() -> str:
-    """What this is, and which pods it understands."""
+    """The version of this program, and the pods that it understands."""
     return (
         f"elastic-operator {version('elastic-pytorch-operator')}, contract {contract.VERSION},"
         f" Python {platform.python_version()}"

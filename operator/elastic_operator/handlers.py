@@ -1,10 +1,10 @@
-"""kopf hosts the custom resources: their events feed the job store and wake the loop, and that is all they do.
+"""kopf feeds the store of jobs: its events go into the store and wake the loop, and nothing else happens here.
 
-No handler here writes, keeps state or can fail: decisions are the loop's, from the stores. What kopf does not do is
-done beside it. It never tells of deletions missed while it was cut off, so a list of our own is compared with the store
-every minute, and whenever kopf lists. It ends itself on answers that it does not expect, so it is a child that is
-started again; and since it then cancels every task that its event loop got after its start, and takes the process's
-signal handlers at its start, it has a thread and an event loop for itself.
+No handler writes, keeps state or can fail: the loop decides, from the stores. This module adds what kopf does not do.
+kopf does not report deletions that it missed while it was cut off, so a list of our own is compared with the store
+every minute, and whenever kopf lists. It ends on answers that it does not expect, so it is a child that is started
+again. It takes the process's signal handlers at its start, and cancels all later tasks of its event loop at its end, so
+it has a thread and an event loop of its own (2).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
 BETWEEN_SWEEPS_SECONDS = 1.0
-"""kopf tells of a list object by object."""
+"""A list of our own is compared with the store this often. kopf passes on a list of its own object by object."""
 LOGIN_SECONDS = 600
-"""kopf's session carries its token for so long; the kubelet renews service account tokens well before they end."""
+"""kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
 LASTING_SECONDS = 60.0
-"""After so long its end is no more part of the same trouble."""
+"""If kopf ran for this long, its end counts as new trouble."""
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 PAGE = 500
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Nothing is remembered on users' objects: no change handler needs it."""
+    """Remembers nothing on users' objects: no change handler needs it."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
         """Nothing."""
@@ -59,7 +59,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Nothing is remembered of handlers: event handlers have no progress."""
+    """Remembers nothing of handlers: event handlers have no progress."""
 
     def fetch(self, *, key: Any, body: kopf.Body) -> Any:
         """Nothing."""
@@ -80,19 +80,21 @@ class NoProgress(kopf.ProgressStorage):
 
 
 Take = Callable[[str | None, dict[str, Any]], None]
-"""Hears of a job: the type of the watch event, None for one that was listed, and its JSON."""
+"""Called with each event of a job: the type of the watch event (None for a listed job), and its JSON."""
 Host = Callable[[Take], Coroutine[Any, Any, None]]
-"""Tells of jobs until it ends or fails; of deletions only as far as it sees them."""
+"""Reports jobs until it ends or fails, and those deletions that it sees."""
 
 
 class Kopf:
-    """kopf as a host, in a thread and an event loop of its own; whoever calls it hears of jobs in his own."""
+    """kopf as a host, in a thread and an event loop of its own (2). The caller hears of jobs in the
+    caller's own loop.
+    """
 
     def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
         self.connection, self.namespaces = connection, namespaces
 
     async def __call__(self, take: Take) -> None:
-        """Until it ends."""
+        """Run until it ends."""
         ours = asyncio.get_running_loop()
         await apart(lambda: self._run(take, ours))
 
@@ -123,9 +125,9 @@ class Kopf:
 
 
 class JobFeed:
-    """Keeps the store of jobs equal to what the API server holds, in `namespaces` only; in all where none is named.
+    """Keeps the store of jobs equal to the API server's, in `namespaces` only, or in all if none is named.
 
-    `host` makes what is told of them out of the connection and these namespaces.
+    `host` reports the jobs of the connection and these namespaces.
     """
 
     def __init__(
@@ -152,11 +154,11 @@ class JobFeed:
         return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:
-        """Seconds since the API server was last heard of jobs."""
+        """Seconds since the last news of jobs from the API server."""
         return time.monotonic() - self.last_ok
 
     async def run(self) -> None:
-        """Feeds until cancelled."""
+        """Feed until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep_forever())
             group.create_task(self._host_forever())
@@ -196,9 +198,11 @@ class JobFeed:
             self.store.observe(job)
 
     def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
-        """The job as this JSON has it. One that cannot be read is reported, and is as it last was; None if it was not.
+        """The job in this JSON. If it cannot be read, it is reported, and its last readable version counts; None if
+        there is none.
 
-        It must neither hide the others nor look deleted, and is not run on if it is to be deleted.
+        Such a job must neither hide the others nor look deleted. One that is to be deleted does not run on by its old
+        version.
         """
         try:
             job = objects.decode(raw, objects.CustomObject)
@@ -209,7 +213,7 @@ class JobFeed:
         return job
 
     def _as_it_was(self, raw: dict[str, Any]) -> objects.CustomObject | None:
-        """The job as it last could be read, with what can be read of its metadata."""
+        """The job's last readable version, with the metadata that can still be read."""
         known = None
         with suppress(LookupError, TypeError, ValueError):
             known = self.store.get(raw["metadata"]["uid"])
@@ -237,13 +241,13 @@ class JobFeed:
                 await asyncio.sleep(backoff.next())
 
     async def _until_listed(self, seconds: float) -> None:
-        """Until kopf has listed all jobs anew, or for so long."""
+        """Wait until kopf has listed all jobs again, but no longer than this."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._listed.wait()
 
     async def _sweep(self) -> bool:
-        """Lists all jobs and compares; tells whether it could."""
+        """List all jobs and compare; returns whether that worked."""
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):
                 return False
@@ -252,7 +256,7 @@ class JobFeed:
         return True
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:
-        """The same for the jobs at `path`, which are those of that namespace; "" is all of them."""
+        """The same for the jobs at `path`, which are those of that namespace; "" means all."""
         newest = self.store.newest(within=namespace)
         try:
             found, revision = await self._list(path)
@@ -305,7 +309,7 @@ def kopf_settings() -> kopf.OperatorSettings:
 
 
 def quiet_kopf() -> None:
-    """One line per event handled is no news."""
+    """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
     # That it gets no signals, and why it ended: the one is meant so, the other is said by its host.

@@ -1,8 +1,8 @@
-"""The operator process: its parts, put together and supervised.
+"""The operator process: puts its parts together and supervises them.
 
-Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a take-over finds
-warm stores. What writes runs while this process holds the lease, and every write asks the lease again. The lease itself
-is renewed in a thread with a connection of its own, which no long turn of the event loop holds up.
+Everything that only reads (watches, the job feed) runs from the start, on a standby too, so that a new leader finds
+warm stores. Everything that writes runs while this process holds the lease, and every write asks the lease again. A
+thread with a connection of its own renews the lease, so that a long turn of the event loop does not hold it up (90).
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ from typing import Any
 from elastic_operator.api.status import JobStatus
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.cluster import convert, objects
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.readers import Readers
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.handlers import JobFeed
-from elastic_operator.loop import networks
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.plain_pods import PlainPodQuotas
-from elastic_operator.loop.policy_status import PolicyStatuses
-from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.reclaim import Reclaimer, Stopped
-from elastic_operator.loop.status_times import StatusTimes
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import Snapshot
-from elastic_operator.plan.policies import Resolved
+from elastic_operator.metrics.shown import Shown
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read import convert
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
+from elastic_operator.upkeep import networks
+from elastic_operator.upkeep.plain_pods import PlainPodQuotas
+from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.watches import QUOTAS, stores_of, watch_all
 from elastic_worker import contract
 
@@ -56,11 +57,11 @@ log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often, as a node's status every few seconds, and seldom say anything new."""
+"""Kinds that are written often, as a node's status every few seconds, and seldom with news."""
 STUCK_SECONDS = 300.0
-"""A leader without a pass for so long is not alive."""
+"""A leader without a pass for this long is not alive."""
 GC_THRESHOLDS = (20_000, 10, 10)
-"""Seldom enough to cost nothing, often enough that what kopf and aiohttp leave in cycles does not pile up."""
+"""High enough to cost nothing, and low enough that cycles of kopf and aiohttp do not pile up."""
 
 
 class Process:
@@ -81,6 +82,7 @@ class Process:
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
+        self.shown = Shown()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
@@ -108,7 +110,7 @@ class Process:
         return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        """Which pods are a job's own is decided when it comes and when it goes; nobody can rename it."""
+        """Decide which pods are a job's own when it comes and when it goes; nobody can rename it."""
         job = new if old is None else old if new is None else None
         if job is not None:
             self.ledger.job_changed(job.metadata.uid)
@@ -129,7 +131,7 @@ class Process:
             self.controller.wake()
 
     async def run_until(self, stopped: Coroutine[Any, Any, None], *, elect: Election) -> None:
-        """Until that has come, or an error; then the lease is handed back."""
+        """Run until that has happened, or an error; then hand the lease back."""
         running, stopping = asyncio.create_task(self.run(elect)), asyncio.create_task(stopped)
         try:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -140,7 +142,7 @@ class Process:
             await _cancelled(running)
 
     async def run(self, elect: Election) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             for watch in self.watches.all.values():
                 group.create_task(watch.run())
@@ -149,7 +151,7 @@ class Process:
             group.create_task(self._lead_when_elected(elect))
 
     def _candidate(self) -> Elector:
-        """A new candidate for the lease, whose word every write is bound to from now on."""
+        """A new candidate for the lease. From now on every write asks it."""
         elector = Elector(namespace=namespace(), name=LEASE, identity=self._who or identity())
         self.session.remaining = elector.remaining
         return elector
@@ -174,7 +176,7 @@ class Process:
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
     ) -> None:
-        """End what a leader does, and then its lease: another one must not begin before the last write."""
+        """End the leader's tasks, and then its lease: no other replica must begin before the last write."""
         await _cancelled(displaced)
         await _cancelled(leading)
         await _cancelled(election)  # which hands the lease back, now that nothing is written any more
@@ -182,7 +184,7 @@ class Process:
         self.metrics.stand_by()
 
     async def _wait_until_ours(self) -> None:
-        """Until it is this installation that decides."""
+        """Wait until this installation decides (81)."""
         await self.watches.all["priorityclasses"].catch_up()
         if told := self.installation.elsewhere():
             log.error("standing by: %s", told)
@@ -206,6 +208,7 @@ class Process:
         self.quotas = self._plain_pod_quotas()
         limiting = asyncio.create_task(self._keep_quotas(self.quotas))
         try:
+            self.shown = Shown()
             self.controller = self._controller(events)
             await self.controller.run()
         finally:
@@ -217,7 +220,7 @@ class Process:
             gc.unfreeze()
 
     async def _renew_networks(self) -> None:
-        """Settings may have changed since the last leader began."""
+        """Bring NetworkPolicies in line with the settings, which may have changed since the last leader began."""
         network = self.settings.job_network(namespace())
         if network is not None:
             started = {pod.metadata.controller.uid for pod in self.stores.pods if pod.metadata.controller}
@@ -225,7 +228,7 @@ class Process:
             await networks.renew(self.session, network, jobs)
 
     def _plain_pod_quotas(self) -> PlainPodQuotas | None:
-        """Limits plain pods to the guarantees; None where the settings do not ask for it."""
+        """Limits plain pods to the guarantees (98); None if the settings do not ask for it."""
         if QUOTAS not in self.watches.all:
             return None
         return PlainPodQuotas(
@@ -238,17 +241,19 @@ class Process:
         )
 
     async def _keep_quotas(self, quotas: PlainPodQuotas | None) -> None:
-        """Once it is known which there are; jobs do not wait for that."""
+        """Keep the quotas, once the existing ones are known. Jobs do not wait for that."""
         if quotas is not None:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _told(self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None) -> None:
-        """A pass is over, and this is what it came to."""
+    def _decided(self, decisions: Decisions) -> None:
+        """A pass is over, with this result."""
+        snapshot = decisions.observed.snapshot
+        self.shown.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.told(resolved, snapshot, allocation, stopped)
+            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
         if self.quotas is not None:
-            self.quotas.told(resolved, snapshot)
+            self.quotas.pass_ended(decisions.policies, snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -268,7 +273,7 @@ class Process:
             now=self.session.clock.time,
             changed=self._wake,
         )
-        return Controller(
+        return make_controller(
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.session, self.stores, events, build, written=self._job_written),
@@ -280,7 +285,8 @@ class Process:
             reclaimer=reclaimer,
             progress=Progress(now=self.session.clock.time, changed=self._wake),
             fresh=self.watches.fresh,
-            told=self._told,
+            planned=self.shown.see,
+            decided=self._decided,
         )
 
     def _main_container(self, pod_uid: str) -> str:
@@ -288,7 +294,7 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """While the event loop turns."""
+        """Beat while the event loop turns (90)."""
         revision = self.session.clock.revision
         while True:
             self.elector.beat()
@@ -298,22 +304,22 @@ class Process:
             await asyncio.sleep(5.0)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
-        """The status of a job was written, and was `job.status` before."""
+        """The status of a job was written; it was `job.status` before."""
         self.metrics.count_job(changes(job.status, status, created=job.created))
 
     def picture(self) -> Picture:
-        """What /metrics shows of what is so now."""
+        """The present state for /metrics."""
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=controller.pictures() if controller else (),
+            jobs=self.shown.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,
         )
 
     def health(self) -> str:
-        """What is wrong with this process, "" if nothing."""
+        """What is wrong with this process; "" if nothing is."""
         controller = self.controller
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
@@ -329,7 +335,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work to its end, even where the caller is cancelled meanwhile."""
+    """Do the work to its end, even if the caller is cancelled meanwhile."""
     task = asyncio.create_task(work)
     try:
         await asyncio.shield(task)
@@ -339,15 +345,16 @@ async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 
 
 def identity() -> str:
-    """Who holds the lease: the pod, whose containers run one after the other, or else this process alone.
+    """The holder's name in the lease: the pod, whose containers run one after the other, or else this process alone
+    (26).
 
-    So a container that was restarted goes on at once under the lease of the one before it, which is certainly dead.
+    So a restarted container goes on at once with the lease of the one before it, which is certainly dead.
     """
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.environ.get('POD_UID') or os.urandom(4).hex()}"
 
 
 def namespace() -> str:
-    """Where the lease lives: the pod's namespace."""
+    """The namespace of the lease: the pod's own."""
     return os.environ.get("POD_NAMESPACE") or "elastic-system"
 
 
@@ -376,7 +383,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 
 
 async def run(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT, then hands the lease back."""
+    """Run until SIGTERM or SIGINT, then hand the lease back."""
     gc.set_threshold(*GC_THRESHOLDS)
     if not settings.worker_image:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
@@ -386,7 +393,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _stopped() -> None:
-    """Until a signal says so."""
+    """Wait for a signal."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)

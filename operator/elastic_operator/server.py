@@ -1,7 +1,7 @@
-"""/healthz, /readyz and /metrics on one port; the first two are open to all, for the kubelet shows no token.
+"""/healthz, /readyz and /metrics on one port. The first two are open to all, as the kubelet shows no token.
 
-Healthy: the event loop turns, and a leader's passes come. Ready: the process is up; a standby is ready too, because it
-can take over at any time, unless the cluster is another installation's.
+Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
+can take over at any time, unless the cluster belongs to another installation (81).
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ async def serving(
     unready: Callable[[], str] = str,
     readers: Readers | None = None,
 ) -> AsyncIterator[int]:
-    """Serves while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
+    """Serve while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
-    Metrics name the jobs of all namespaces: where there are `readers`, they say who may read them.
-
-    Who asks for metrics gets what `picture` shows at that moment, put into words in a thread of its own: with a
-    thousand jobs that takes longer than watches and writes should wait. One at a time, however many ask.
+    Metrics name the jobs of all namespaces, so `readers`, if given, say who may read them (97). A request for metrics
+    gets the `picture` of that moment, rendered in a thread: with a thousand jobs this takes longer than watches and
+    writes should wait (74). One request is rendered at a time, however many there are.
     """
     one_at_a_time = asyncio.Lock()
 

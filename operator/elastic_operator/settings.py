@@ -16,13 +16,14 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 
+from elastic_operator.api.invalid import field_errors
 from elastic_operator.api.job import MAX_SECONDS, ApiModel
 from elastic_operator.api.network import EgressRule, IngressRule
 from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
-from elastic_operator.plan.job import Provisioning
-from elastic_operator.plan.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
+from elastic_operator.plan.facts.job import Provisioning
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team
 
 PREFIX = "ELASTIC_OPERATOR_"
 DEFAULT_FILE = Path("/etc/elastic-operator/settings.yaml")
@@ -33,26 +34,31 @@ SecretName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used; the message names it, its value and what to write instead."""
+    """A setting that cannot be used. The message names it, its value and what to write instead."""
 
 
 class Logging(ApiModel):
     """How the operator logs."""
 
     format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object a line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is written."""
 
 
 class GpuFlavor(ApiModel):
     """A kind of GPU: the GPUs of these extended resources on nodes with these labels."""
 
     name: str = Field(min_length=1, max_length=63)
+    """As policies and metrics name it."""
     resources: tuple[ExtendedResource, ...] = Field(min_length=1)
+    """What pods ask for, such as nvidia.com/gpu."""
     node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the nodes that have them; empty: any node."""
 
 
 def _apart(flavors: tuple[GpuFlavor, ...]) -> tuple[GpuFlavor, ...]:
-    """The flavors, no GPU of which is of two of them."""
+    """The flavors, after a check that no GPU belongs to two of them."""
     for one, other in combinations(flavors, 2):
         if one.name == other.name:
             raise ValueError(f"two flavors are called {one.name!r}; give each a name of its own")
@@ -71,24 +77,30 @@ class DefaultBorrowing(ApiModel):
     """How far namespaces without a policy may use idle GPUs."""
 
     limit: Gpus | None = None
+    """GPUs of each flavor; None: all, 0: none."""
     weight: int = Field(1, ge=0, le=MAX_WEIGHT)
+    """Their part of what nobody is guaranteed, beside the weights of the policies."""
 
 
 class DefaultPolicy(ApiModel):
-    """What holds for the namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them.
+    """The rules for namespaces that no GPUQuotaPolicy covers. Nothing is guaranteed to them (111).
 
-    They borrow together as one team, and divide among themselves what it gets, so that more namespaces get no more.
-    `per_namespace`: each is a team of its own, and may borrow so much.
+    They borrow together as one team and divide among themselves what it gets, so more namespaces get no more. With
+    `per_namespace` each is a team of its own and may borrow this much.
     """
 
     per_namespace: bool = False
+    """Whether limit and weight are those of each namespace instead of all together."""
     borrowing: DefaultBorrowing = DefaultBorrowing()
+    """How many idle GPUs they may use."""
     priority: int = Field(0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
+    """The tier in which idle GPUs are handed out; the highest comes first."""
     per_job: PerJob = PerJob()
+    """What one of their jobs may have."""
 
 
 class ReclaimMode(StrEnum):
-    """Whether GPUs are taken back for whoever is entitled to them."""
+    """Whether GPUs are taken back for teams that are entitled to them."""
 
     ON = "On"
     DRY_RUN = "DryRun"
@@ -103,57 +115,63 @@ def _as_written(mode: object) -> object:
 
 
 LEAST_EVICTIONS = 16
-"""So many pods may go for one team, however small the cluster is."""
+"""This many pods may go for one team within a minute, however small the cluster is."""
 
 
 class ReclaimSettings(ApiModel):
-    """How GPUs are taken back.
+    """How GPUs are taken back (138).
 
-    With DryRun, what would be taken is only told. For the jobs and foreign pods of one team, at most
-    `max_evictions_per_decision` pods of others go within a minute, for all teams `max_evictions_per_minute`; by default
-    half and all of the cluster's GPUs, and at least 16 and 32, and one taker of each team within its guarantee whatever
-    it takes. A foreign pod has the place that was made for it for `reservation_seconds` after it is free. A pod that
-    leaves gets at most `max_grace_period_seconds`, where its team's policy does not say otherwise.
+    The defaults of the two limits grow with the cluster. With a default, one taker of each team within its guarantee
+    passes in a minute, whatever it takes.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
+    """With DryRun, evictions are only reported, in events and metrics."""
     paused: bool = False
+    """For an emergency: nobody gives back GPUs; idle ones are still handed out."""
     max_evictions_per_decision: int | None = Field(None, ge=1)
+    """Pods of others that may go within a minute for the jobs and pending pods of one team; None: half as many as the
+    cluster has GPUs, at least 16.
+    """
     max_evictions_per_minute: int | None = Field(None, ge=1)
+    """The same for all teams together; None: as many as the cluster has GPUs, at least 32."""
     reservation_seconds: int = Field(30, ge=1, le=3600)
+    """How long a pending pod keeps its place after the place is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
+    """The most that a leaving pod gets, unless its team's policy says otherwise."""
 
     def most_evictions(self, gpus: int) -> tuple[int, int]:
-        """The most pods that may go within a minute for one team, and for all, in a cluster with so many GPUs (138).
+        """The most pods that may go within a minute for one team, and for all, in a cluster with this many GPUs (138).
 
-        What a wrong policy takes at once is most of a cluster, whatever its size.
+        The defaults grow with the cluster, and so does what a wrong policy takes at once.
         """
         for_one = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
         return for_one, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, for_one)
 
 
 class JobNetworkPolicy(ApiModel):
-    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to.
-
-    Without `egress` they may connect to anything; with it, to each other, to DNS and to what it lists.
-    """
+    """Who may connect to the pods of a job, beside themselves and this operator, and where they may connect to."""
 
     enabled: bool = False
+    """Whether each job has a NetworkPolicy."""
     ingress: tuple[IngressRule, ...] = ()
+    """Who may connect to them, as in a NetworkPolicy."""
     egress: tuple[EgressRule, ...] | None = None
+    """Where else than to each other and to DNS they may connect, as in a NetworkPolicy; None: anywhere."""
 
 
 class PlainPodQuota(ApiModel):
-    """Whether a ResourceQuota in each namespace that a policy covers keeps plain pods within the guarantee.
+    """How plain pods, those of no job, are kept within what their team is guaranteed (98).
 
-    Not without the chart's rules of admission, by which nobody else gives a pod the PriorityClasses of jobs' pods.
+    It needs the chart's rules of admission, by which only the operator gives a pod the PriorityClasses of jobs' pods.
     """
 
     enabled: bool = False
+    """Whether a ResourceQuota limits them in each namespace that a policy covers."""
 
 
-def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
-    """The quota, where it can tell pods of jobs from others."""
+def _needs_classes(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota:
+    """The quota, after a check that it can tell pods of jobs from others."""
     for name in ("worker_priority_class_name", "master_priority_class_name"):
         if quota.enabled and settings.data.get(name) == "":
             raise ValueError(
@@ -164,36 +182,50 @@ def _told_apart(quota: PlainPodQuota, settings: ValidationInfo) -> PlainPodQuota
 
 
 class Settings(ApiModel):
-    """All settings, with their defaults."""
+    """All settings, with their defaults. The chart's values.yaml says more about each."""
 
     flavors: Annotated[tuple[GpuFlavor, ...], AfterValidator(_apart)] = Field(
         (GpuFlavor(name=DEFAULT_FLAVOR, resources=GPU_RESOURCES),), min_length=1
     )
+    """The kinds of GPU. No GPU may be of two."""
     default_policy: DefaultPolicy = DefaultPolicy()
+    """For the namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
+    """A job that waited for so long gets what becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
+    """Whether and how fast GPUs are taken back for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
+    """Schedulers for whose pods GPUs are taken back; they must heed status.nominatedNodeName."""
     provisioning: Literal["None", "PendingPods"] = "None"
+    """PendingPods: where a job within its quota lacks only nodes, the pods of its minimum wait for new ones (49)."""
     provisioning_delay_seconds: int = Field(30, ge=0, le=MAX_SECONDS)
+    """How long a job lacks nodes before such pods are made."""
     provisioning_timeout_seconds: int = Field(900, ge=1, le=MAX_SECONDS)
+    """How long they wait before they are taken back; it is tried again later."""
     start_timeout_seconds: int = Field(300, ge=0, le=MAX_SECONDS)
+    """How long pods that have nodes may take to start there before the job gives its GPUs back (136); 0: for ever."""
     watch_namespaces: tuple[str, ...] = ()
+    """Namespaces whose jobs are served; empty: all."""
     worker_priority_class_name: str = "elastic-pytorch-worker"
+    """Of the pods of workers; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
-    job_priority_class_names: tuple[str, ...] = Field(
-        (), description="What jobs may name in spec.priorityClassName. Empty: all but those that begin with system-."
-    )
-    worker_image: str = Field("", description="Brings the launcher into the pods of Elastic jobs; the chart names it.")
-    worker_image_pull_secrets: tuple[SecretName, ...] = Field(
-        (), description="Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."
-    )
+    """The same of masters. A higher one makes kube-scheduler take workers first (9)."""
+    job_priority_class_names: tuple[str, ...] = ()
+    """What jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
+    worker_image: str = ""
+    """Brings the launcher into the pods of Elastic jobs; the chart names it."""
+    worker_image_pull_secrets: tuple[SecretName, ...] = ()
+    """Secrets, in the namespaces of the jobs, by which the kubelet pulls the workerImage."""
     job_network_policy: JobNetworkPolicy = JobNetworkPolicy()
-    authorize_metrics: bool = Field(
-        False, description="Whether only accounts whose roles in the cluster allow them to get /metrics may read it."
-    )
-    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_told_apart)] = PlainPodQuota()
-    port: int = Field(8080, ge=0, le=65535, description="Of /healthz, /readyz and /metrics.")
+    """A NetworkPolicy for each job."""
+    authorize_metrics: bool = False
+    """Whether only accounts whose roles in the cluster allow them to get /metrics may read it."""
+    plain_pod_quota: Annotated[PlainPodQuota, AfterValidator(_needs_classes)] = PlainPodQuota()
+    """Whether plain pods are kept within what their team is guaranteed."""
+    port: int = Field(8080, ge=0, le=65535)
+    """Of /healthz, /readyz and /metrics; 0: any free one."""
     logging: Logging = Logging()
+    """How the operator logs."""
 
     @property
     def gpu_resources(self) -> tuple[str, ...]:
@@ -202,19 +234,19 @@ class Settings(ApiModel):
 
     @property
     def gpu_flavors(self) -> tuple[Flavor, ...]:
-        """The flavors, as the allocator knows them."""
+        """The flavors as the allocator reads them."""
         return tuple(Flavor(f.name, f.resources, f.node_selector) for f in self.flavors)
 
     @property
     def default_team(self) -> Team:
-        """What a namespace without a policy is like."""
+        """The team of a namespace without a policy."""
         if self.default_policy.per_namespace:
             return self._uncovered
         return replace(self._uncovered, parent=DEFAULT_POLICY, quotas={})
 
     @property
     def default_parents(self) -> tuple[Team, ...]:
-        """The team that all namespaces without a policy are part of; none where each is one of its own."""
+        """The team that all namespaces without a policy are part of; none if each is a team of its own (111)."""
         return () if self.default_policy.per_namespace else (replace(self._uncovered, name=DEFAULT_POLICY),)
 
     @property
@@ -229,20 +261,22 @@ class Settings(ApiModel):
         )
 
     def job_may_name(self, priority_class: str) -> bool:
-        """Whether that PriorityClass may order a job among jobs. Kubernetes keeps the prefix `system-` for itself."""
+        """Whether that PriorityClass may order a job among jobs (96). Kubernetes keeps the prefix `system-`
+        for itself.
+        """
         if self.job_priority_class_names:
             return priority_class in self.job_priority_class_names
         return not priority_class.startswith("system-")
 
     @property
     def pending_pods(self) -> Provisioning | None:
-        """How pods ask for nodes; None where they do not."""
+        """How pods ask for nodes (49); None if they do not."""
         if self.provisioning == "None":
             return None
         return Provisioning(self.provisioning_delay_seconds, self.provisioning_timeout_seconds)
 
     def job_network(self, operator_namespace: str) -> JobNetwork | None:
-        """What the NetworkPolicies of jobs let in and out; None where jobs have none."""
+        """What the NetworkPolicies of jobs let in and out; None if jobs have none."""
         policy = self.job_network_policy
         if not policy.enabled:
             return None
@@ -265,7 +299,9 @@ def _as_written_there(rule: ApiModel) -> dict[str, Any]:
 
 
 def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
-    """Settings from `file` (absent: defaults) and the environment; SettingsError where one cannot be used."""
+    """Settings from `file` (absent: defaults) and the environment. Raises SettingsError for a setting that cannot be
+    used.
+    """
     try:
         values = yaml.safe_load(file.read_text()) if file.is_file() else {}
     except yaml.YAMLError as error:
@@ -276,19 +312,25 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, not {e['input']!r}" for e in error.errors())
+        told = "; ".join(map(str, field_errors(error, at=())))
         raise SettingsError(f"settings of {file} and {PREFIX}*: {told}") from error
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """The values of the file, and in place of some of them those of variables."""
     merged = dict(values)
     for name, text in environ.items():
         if not name.startswith(PREFIX) or not text:
             continue
-        path = [to_camel(part.lower()) for part in name.removeprefix(PREFIX).split("__")]
+        *mappings, last = (to_camel(part.lower()) for part in name.removeprefix(PREFIX).split("__"))
         target = merged
-        for part in path[:-1]:
-            target[part] = dict(target.get(part) or {})
-            target = target[part]
-        target[path[-1]] = yaml.safe_load(text)
+        for part in mappings:
+            inner = target.get(part) or {}
+            if not isinstance(inner, dict):
+                raise SettingsError(f"{name} sets a part of {part}, which is {inner!r}: it must be a mapping")
+            target[part] = target = dict(inner)
+        try:
+            target[last] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"{name} is not YAML: {error}") from error
     return merged

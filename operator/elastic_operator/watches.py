@@ -1,4 +1,4 @@
-"""Everything that is only read: which kinds are watched, where, and whether what is known of them can be trusted."""
+"""All watches: which kinds are watched, where, and whether their stores can be trusted."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
 from elastic_operator.handlers import JobFeed
-from elastic_operator.loop.read import Stores
 from elastic_operator.metrics.picture import WatchPicture
+from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 POLICIES = COLLECTION
-"""There may be none, and not even their kind: an operator that is newer than the definitions still runs jobs."""
+"""The GPUQuotaPolicy definition may be missing, if the operator is upgraded first; jobs then run without
+quotas (39).
+"""
 SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "deviceclasses": "deviceclass"}
-"""What one object is called, where it is not the kind without its last letter."""
+"""The name of one object, for kinds where that is not the kind without its last letter."""
 QUOTAS = "resourcequotas"
 NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
-"""Kinds from which nothing is decided about jobs. So no job waits for them: a role may not grant them."""
+"""Kinds that decide nothing about jobs. Jobs do not wait for them, as a role may not grant them."""
 STALE_SECONDS = 90.0
-"""A watch that has been silent for so long is not trusted to grow anything."""
+"""If a watch has been silent for this long, nothing grows by what it shows."""
 
 
 @dataclass(slots=True)
 class Watches:
-    """The watches by kind, and the feed of jobs beside them."""
+    """The watches by kind, and the feed of jobs."""
 
     all: dict[str, Reflector[Any] | Namespaced[Any]]
     feed: JobFeed
 
     async def catch_up(self) -> None:
-        """Until every store is at least as new as this call: whoever led before may have written up to now."""
+        """Make every store at least as new as this call: another replica may have written until now."""
         decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
         await asyncio.gather(*(watch.catch_up() for watch in decisive), self.feed.catch_up())
 
     def fresh(self) -> bool:
-        """Whether every store was heard of lately."""
+        """Whether news of every store came lately."""
         return max(age for kind, age in self.ages().items() if kind not in NOT_WAITED_FOR) < STALE_SECONDS
 
     def ages(self) -> dict[str, float]:
-        """Seconds since each was last heard of."""
+        """Seconds since the last news of each."""
         return {kind: watch.age() for kind, watch in self.all.items()} | {"jobs": self.feed.age()}
 
     def pictures(self) -> dict[str, WatchPicture]:
-        """Each as /metrics shows it."""
+        """Each watch as /metrics shows it."""
         shown = {
             kind: WatchPicture(watch.age(), watch.stats.relists, watch.stats.errors) for kind, watch in self.all.items()
         }
@@ -67,10 +69,10 @@ def watch_all(
     quotas: bool = False,
     on_error: Callable[[str], None] = lambda _: None,
 ) -> Watches:
-    """Watches that are yet to run.
+    """Watches that do not run yet.
 
-    `served` are the namespaces of the jobs that are ours; none: all. `quotas`: those of plain pods are kept, and so are
-    watched. `on_error` hears of each error of the operator's own at one object, by its kind.
+    `served` are the namespaces of the jobs that are ours; none means all. `quotas`: also watch the ResourceQuotas for
+    plain pods. `on_error` is called for each error of the operator's own at one object, with its kind.
     """
 
     def own(path: str, type_: type[T], ours: Mapping[str, str]) -> Reflector[T] | Namespaced[T]:
@@ -105,7 +107,7 @@ def watch_all(
 
 
 def stores_of(watches: Watches) -> Stores:
-    """What the watches know, for whoever decides."""
+    """The stores of the watches."""
     stores = {kind: watch.store for kind, watch in watches.all.items() if kind != QUOTAS}
     renamed = {"priority_classes": stores.pop("priorityclasses"), "device_classes": stores.pop("deviceclasses")}
     return Stores(jobs=watches.feed.store, **renamed, **stores)

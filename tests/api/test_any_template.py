@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 
 from elastic_operator.api.invalid import InvalidSpecError
+from elastic_operator.api.nnodes import frozen_nnodes
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.api.status import JobStatus
 from elastic_operator.api.template import fingerprint, nproc_of
-from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.pod import PodAnnotations
 from elastic_operator.cluster.reservation import reservation_of
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import Requests
-from elastic_operator.loop.shapes import Shapes
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.demand import demand_of
-from elastic_operator.plan.model import Node, Snapshot
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.settle import settle
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.job.demand import demand_of
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.api.anything import FULL, ODD, places, replaced
@@ -58,7 +58,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         seen = observe(job, {}, START)
         demand = demand_of(seen, shapes)
         grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
-        plan = settle(seen, grant, frozen=frozen_nnodes(spec), now=START)
+        plan = reconcile(seen, grant, frozen=frozen_nnodes(spec), now=START)
         assert plan.status.conditions
         for role in ROLES:
             assert nproc_of(spec, role) >= 1
@@ -114,7 +114,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     assert ledger.node_usage("n1").used[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
-    requests = Requests(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda _: {})
+    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda _: {})
     assert [request.name for request in requests.look(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START

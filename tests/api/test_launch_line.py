@@ -270,6 +270,54 @@ def test_a_launcher_that_starts_processes_by_itself_is_refused_in_elastic_mode_o
     assert run(command=words) == (words, None)
 
 
+MEETS = "--multi_gpu --rdzv_backend=c10d --rdzv_conf=$(PET_RDZV_CONF)"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("accelerate launch train.py", "command[0]: 'accelerate launch'"),
+        ("/venv/bin/accelerate launch --multi_gpu --num_processes 8 train.py", "'/venv/bin/accelerate launch'"),
+        ("accelerate launch --config_file accelerate.yaml train.py", "'accelerate launch'"),
+        ("accelerate launch --rdzv_backend=c10d --rdzv_conf=$(PET_RDZV_CONF) train.py", "'accelerate launch'"),
+        ("accelerate launch --multi_gpu --rdzv_backend=c10d train.py", "'accelerate launch'"),
+        ("accelerate launch --multi_gpu --machine_rank=$(ELASTIC_POD_RANK) train.py", "'accelerate launch'"),
+        ("python -m accelerate.commands.launch train.py", "'-m accelerate.commands.launch'"),
+        ("accelerate-launch --use_fsdp train.py", "'accelerate-launch --use_fsdp'"),
+        (
+            ["bash", "-c", "torchrun check.py && accelerate launch train.py; echo done"],
+            "command[2]: 'accelerate launch'",
+        ),
+    ],
+)
+def test_accelerate_with_a_rendezvous_of_its_own_is_refused_in_torchrun_mode_only(words, told):
+    words = words.split() if isinstance(words, str) else words
+    message = refusal(command=words)
+    assert told in message
+    assert "must be `torchrun SCRIPT`, under which the same script runs, or have --multi_gpu" in message
+    assert "\n" not in message
+    for runs in ({"max": 1}, ELASTIC):
+        assert run(command=words, **runs) == (words, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "fewest"),
+    [
+        (f"accelerate launch {MEETS} train.py", 1),
+        (f"python -m accelerate.commands.launch {MEETS.replace('=', ' ')} train.py", 1),
+        (f"accelerate launch {MEETS.replace('_', '-')} train.py", 1),
+        ("accelerate launch --multi_gpu --machine_rank $(ELASTIC_POD_RANK) train.py", 4),
+        (["bash", "-c", "accelerate launch check.py; torchrun train.py"], 1),
+        (["bash", "-c", "pip install accelerate && torchrun train.py launch"], 1),
+        (["bash", "-c", f"accelerate launch {MEETS} train.py".replace("(", "").replace(")", "")], 1),
+        ("accelerate config", 1),
+    ],
+)
+def test_accelerate_that_is_given_the_jobs_rendezvous_or_does_not_train_stays(words, fewest):
+    words = words.split() if isinstance(words, str) else words
+    assert run(command=words, min=fewest) == (words, None)
+
+
 @pytest.mark.parametrize(
     "words",
     [

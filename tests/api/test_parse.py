@@ -14,7 +14,7 @@ from elastic_operator.api.status import ConditionType
 from elastic_operator.api.template import fingerprint, main_container
 from elastic_worker.contract import CHECKPOINT_SIGNALS, RESERVED_ENV
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
-from tests.api.mistakes import ELASTIC_MISTAKES, MISTAKES, Mistake
+from tests.api.mistakes import ELASTIC_MISTAKES, MISTAKES, RIGHT, Mistake
 
 MAIN = "spec.template.spec.containers[0]"
 
@@ -165,6 +165,11 @@ def test_a_body_without_a_usable_spec_is_refused(spec: object):
 def test_a_mistake_in_the_template_is_named_with_its_value_and_its_remedy(mistake: Mistake):
     told = ": ".join(filter(None, (mistake.field, mistake.value, mistake.remedy)))
     assert told in refusal(mistake.job)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_template_is_taken(name: str):
+    parse_spec(RIGHT[name])
 
 
 @pytest.mark.parametrize(

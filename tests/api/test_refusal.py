@@ -7,7 +7,7 @@ import pytest
 from elastic_operator.api.parse import parse_spec
 from elastic_operator.api.refusal import REMEDY, pod_blocked, pod_refusal
 from elastic_operator.api.status import MAX_MESSAGE, ConditionType, JobStatus, Retry, shortened
-from elastic_operator.plan.observation import record, set_condition
+from elastic_operator.plan.job.observation import record, set_condition
 from tests.api.jobs import make_container, make_job, make_template
 
 INVALID = 'Pod "toy-master-0" is invalid: '

@@ -21,7 +21,7 @@ from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.objects import CustomObject, Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.policies import policy_of
+from elastic_operator.read.policies import policy_of
 from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy
 from tests.apiserver.jobs_api import accepted

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from elastic_operator.build.service import build_endpoint_slice, build_service
-from elastic_operator.cluster import apply, convert
+from elastic_operator.cluster import apply
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.read import convert
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs, accepted
 

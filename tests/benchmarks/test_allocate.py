@@ -14,7 +14,7 @@ SMALL = Scenario(nodes=8, jobs=16, teams=2, pods=480)
 
 def test_the_cluster_has_the_numbers_of_its_scenario_and_no_gpu_is_free():
     world = World(SMALL)
-    snapshot = world.view.look(world.now).snapshot
+    snapshot = world.snapshot()
     assert (len(snapshot.nodes), len(snapshot.jobs), len(world.stores.pods)) == (8, 16, 480)
     assert sum(node.used[GPU] for node in snapshot.nodes) + sum(len(job.members) for job in snapshot.jobs) == SMALL.gpus
     assert {team.name for team in snapshot.teams if team.has_policy} == {"team-0", "team-1"}
@@ -32,9 +32,9 @@ def test_each_kind_of_change_is_seen_and_comes_to_rest():
     world.settle()
     changes, seen = world.changes(), []
     for _ in range(6):
-        before = world.view.look(world.now).snapshot
+        before = world.snapshot()
         what = next(changes)
-        if world.view.look(world.now).snapshot is not before:
+        if world.snapshot() is not before:
             seen.append(what)
         world.settle()
     assert seen == ["pod deleted", "foreign pod ended", "job edited"] * 2

@@ -15,7 +15,7 @@ def after_a_pass(load: Load) -> Operator:
         operator = Operator(load)
         assert operator.controller is not None
         operator.controller.run_pass()
-        await asyncio.gather(*operator.controller.dispatcher._busy.values())
+        await asyncio.gather(*operator.controller.reconciler.dispatcher._busy.values())
         return operator
 
     return asyncio.run(main())

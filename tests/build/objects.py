@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_operator.api.job import JobSpec
+from elastic_operator.api.nnodes import frozen_nnodes
 from elastic_operator.api.parse import parse_spec
-from elastic_operator.build.environment import frozen_nnodes
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
-from elastic_operator.plan.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker.contract import MASTER_PORT
 from tests.api.jobs import make_template
 

@@ -9,6 +9,7 @@ from elastic_operator.build.traceback import failure_of
 from tests.api.jobs import make_container, make_template
 from tests.build.objects import make_spec
 from tests.build.torchrun_pods import TorchrunPods
+from tests.docs.pages import blocks
 from tests.examples.torchrun import EXAMPLES
 
 pytestmark = [pytest.mark.processes, pytest.mark.programs, pytest.mark.timeout(300)]
@@ -36,6 +37,10 @@ parser.add_argument("{flag}", type=int)
 args = parser.parse_args()
 print("local rank", args.local_rank, os.environ["LOCAL_RANK"])
 """
+PROGRAMS = {
+    "accelerate": "#!/usr/bin/python3.11\nfrom accelerate.commands.accelerate_cli import main\nmain()\n",
+}
+"""Console scripts of packages, as an installer makes them."""
 SAID = re.compile(r"rank (\d+) local (\d+) sum (\d+)(.*)")
 
 
@@ -43,11 +48,15 @@ def template(line):
     return make_template(make_container(args=line.split()))
 
 
-def ran(folder, spec, *, pods, script=TRAIN):
+def ran(folder, spec, *, pods, script=TRAIN, packages=()):
     """Standard output of each pod, after all have ended well."""
     if script is not None:
         (folder / "train.py").write_text(script)
-    with TorchrunPods(folder, spec) as job:
+    with TorchrunPods(folder, spec, packages=packages) as job:
+        for name in packages and PROGRAMS:
+            program = folder / "bin" / name
+            program.write_text(PROGRAMS[name])
+            program.chmod(0o755)
         for number in range(pods):
             job.begin(number)
         ends = job.end(seconds=SECONDS)
@@ -115,6 +124,28 @@ def test_the_launch_script_with_a_script_and_its_arguments_trains_on_two_pods(tm
     main = make_container(command=["bash", "launch.sh"], args=["train.py", "--lr", "0.1"])
     ranks = said(ran(tmp_path, make_spec(make_template(main), min_=2, max_=2), pods=2))
     assert sorted(pod[0] for pod in ranks) == [(0, 0, 2, " --lr 0.1"), (1, 0, 2, " --lr 0.1")]
+
+
+(ACCELERATE,) = (block.commands for block in blocks("docs/words.md", "text") if "accelerate" in block.text)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("by_a_shell", [False, True])
+def test_accelerate_that_is_given_the_jobs_rendezvous_trains_on_two_pods(tmp_path, by_a_shell):
+    words = [*ACCELERATE[0].split(), "--lr", "0.1"]
+    if by_a_shell:
+        words = ["bash", "-c", re.sub(r"\$\((\w+)\)", r"$\1", " ".join(words))]
+    spec = make_spec(make_template(make_container(command=words, args=None)), min_=1, max_=3)
+    ranks = said(ran(tmp_path, spec, pods=2, packages=["trainers"]))
+    assert sorted(rank for pod in ranks for rank, *_ in pod) == [0, 1, 2, 3]
+    assert {(total, rest) for pod in ranks for *_, total, rest in pod} == {(4, " --lr 0.1")}
+
+
+@pytest.mark.extended
+def test_accelerate_for_a_number_of_machines_trains_in_a_job_of_one_size(tmp_path):
+    main = make_container(command=ACCELERATE[1].split(), args=None)
+    ranks = said(ran(tmp_path, make_spec(make_template(main), min_=2, max_=2), pods=2, packages=["trainers"]))
+    assert [[one[:3] for one in pod] for pod in ranks] == [[(0, 0, 4), (1, 1, 4)], [(2, 0, 4), (3, 1, 4)]]
 
 
 SPAWNS = """\

@@ -1,5 +1,6 @@
 """Pods of Torchrun mode as processes of this machine: what the operator built, run with a real torch."""
 
+import os
 import re
 
 from devcluster import torchtree
@@ -17,9 +18,10 @@ from tests.worker.job.pod import RESOLVER
 class TorchrunPods:
     """Pod 0 is the master. Each has an address of its own; the Service's is the master's port on loopback."""
 
-    def __init__(self, folder, spec: JobSpec, *, tree=torchtree.DEFAULT_TREE):
+    def __init__(self, folder, spec: JobSpec, *, tree=torchtree.DEFAULT_TREE, packages=()):
         self.folder, self.spec, self.port = folder, spec, free_port()
-        self.tree = torchtree.ensure(Progress(quiet=True), tree=tree)
+        self.tree, *more = (torchtree.ensure(Progress(quiet=True), tree=name) for name in (tree, *packages))
+        self.modules = os.pathsep.join(map(str, (self.tree, *more)))
         self.pods: list[Container] = []
         # Debian has no `python`, which images of torch have.
         (folder / "bin").mkdir(parents=True)
@@ -38,12 +40,13 @@ class TorchrunPods:
         service = {ENV_MASTER_ADDR: "127.0.0.1", ENV_MASTER_PORT: str(self.port)}
         own = {ENV_LOCAL_ADDR: f"127.0.0.{number + 1}", ENV_RDZV_ENDPOINT: f"127.0.0.1:{self.port}", **service}
         path = f"{self.tree}/bin:{self.folder}/bin:/usr/bin:/bin"
-        torch = {"PATH": path, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        torch = {"PATH": path, "PYTHONPATH": self.modules, "PYTHONDONTWRITEBYTECODE": "1"}
         alone = RESOLVER | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
         main = pod["spec"]["containers"][0]
         _shell, _c, script, _name, *command = main["command"]
-        words = [*command, *main.get("args", ())]
-        env = _expanded(env_of(pod) | own) | torch | alone
+        env = _expanded(env_of(pod) | own)
+        words = [_expanded_in(word, env) for word in [*command, *main.get("args", ())]]
+        env |= torch | alone
         errors = self.folder / f"errors-{number}"
         self.pods.append(start("dash", script, *words, env=env, folder=self.folder, errors=errors))
         return self.pods[-1]
@@ -60,6 +63,8 @@ class TorchrunPods:
 
 def _expanded(env: dict[str, str]) -> dict[str, str]:
     """As the kubelet does it: `$(NAME)` is the value of that variable, if there is one."""
-    return {
-        name: re.sub(r"\$\((\w+)\)", lambda found: env.get(found[1], found[0]), value) for name, value in env.items()
-    }
+    return {name: _expanded_in(value, env) for name, value in env.items()}
+
+
+def _expanded_in(text: str, env: dict[str, str]) -> str:
+    return re.sub(r"\$\((\w+)\)", lambda found: env.get(found[1], found[0]), text)

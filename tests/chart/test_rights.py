@@ -4,9 +4,7 @@ import json
 import re
 
 import pytest
-import yaml
 
-from elastic_operator.api import admission
 from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.process import LEASE
@@ -204,13 +202,6 @@ def test_the_limit_is_for_the_account_under_which_the_operator_runs():
     pods = named("ValidatingAdmissionPolicy", "--set", "serviceAccount.name=mine")["pods"]
     assert '"system:serviceaccount:elastic-system:mine"' in pods["spec"]["matchConditions"][0]["expression"]
     assert contract.ANNOTATION_RESERVED in policy["spec"]["validations"][-1]["expression"]
-
-
-def test_the_rules_of_templates_are_those_of_the_operator():
-    rules = yaml.safe_load(admission.text())
-    told = json.dumps(rules)
-    for name in (*contract.RESERVED_ENV, contract.ENV_TOKEN, contract.WISH_FOLDER):
-        assert name in told
 
 
 def test_each_rule_is_explained_with_its_verbs():

@@ -8,9 +8,12 @@ import re
 
 import pytest
 
+from devcluster import images, torchtree
+from devcluster.progress import Progress
 from tests.cluster.lab import IMPORT_SECONDS
 from tests.cluster.shell import shell_of
-from tests.examples.folders import IN_THE_IMAGE, arguments, epochs_in, on_a_cluster, processes_of, spec_of
+from tests.docs.pages import blocks
+from tests.examples.folders import NAMES, WITH_TRAINERS, arguments, epochs_in, on_a_cluster, processes_of, spec_of
 
 SCALED = re.compile(r"--replicas=(\d+)")
 
@@ -22,9 +25,33 @@ def shell(team, tmp_path):
 
 
 @pytest.mark.extended
+@pytest.mark.timeout(600)
+def test_the_commands_of_the_list_of_examples_start_those_that_use_the_toys_script(shell, team):
+    (block,) = blocks("examples/README.md", "sh")
+    shown = shell.run(block.text)
+    for name in ("fixed-size", "heterogeneous", "launch-sh"):
+        assert name in shown
+        team.wait_for(name, "Running", seconds=IMPORT_SECONDS)
+        team.wait_log(f"{name}-master-0", ") loss =", times=3, seconds=2 * IMPORT_SECONDS)
+
+
+TRAINERS = "docker.io/local/trainers:1"
+
+
+def use_an_image_with_trainers(shell, team):
+    """As its README says: the image is the first thing to change."""
+    progress = Progress(quiet=True)
+    packages = torchtree.ensure(progress, tree=torchtree.TRAINERS)
+    team.lab.cluster.load_image(images.with_packages(progress, packages=packages, ref=TRAINERS), progress=progress)
+    shell.run(f"sed -i 's|docker.io/local/base:1|{TRAINERS}|' examples/*/*.yaml")
+
+
+@pytest.mark.extended
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", IN_THE_IMAGE)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_its_readme_shrink_it_and_let_it_grow_and_it_goes_on_to_its_end(shell, team, name):
+    if name in WITH_TRAINERS:
+        use_an_image_with_trainers(shell, team)
     seen = [(-1, 0)]
 
     def trains(pods):

@@ -1,4 +1,4 @@
-"""The examples in which others move a job: an autoscaler, a cloud, a team. Their READMEs are run line by line."""
+"""The examples in which others move a job: an autoscaler, a cloud, a team. The lines of each README.md are run."""
 
 import contextlib
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.examples import FOLDER, example, give_files, give_volume
+from tests.cluster.examples import FOLDER, TRAIN, example, give_files, give_volume
+from tests.cluster.lab import IMPORT_SECONDS
 from tests.cluster.templates import foreign_pod, job
 
 GROUP = Path(__file__).with_name("group_without_torch.py")
@@ -34,6 +35,21 @@ def test_a_launch_script_survives_four_shrinks_and_finishes(team):
     status = team.wait_for("launch-sh", "Succeeded")
     assert status.get("failures", 0) == 0
     assert "ends at step" in "".join(team.logs(f"launch-sh-{pod}") for pod in ("master-0", "worker-0", "worker-1"))
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+def test_flags_in_a_launch_script_with_which_pods_would_not_meet_are_named_on_an_elastic_job(team, tmp_path):
+    """Those of the example's script are the pod's own variables; an address of its own is somebody else's."""
+    ours = (FOLDER / "launch-sh" / "launch.sh").read_text()
+    (tmp_path / "launch.sh").write_text(ours.replace("${master_addr}:${master_port}", "192.0.0.1:1234"))
+    give_files(team, "launch-sh", launch_sh=tmp_path / "launch.sh")
+    give_files(team, "toy-script", train_py=TRAIN)
+    give_volume(team)
+    team.apply(example("launch-sh", minReplicas=2, maxReplicas=2, runtime={"mode": "Elastic"}))
+    team.wait_log("launch-sh-master-0", ") loss =", seconds=IMPORT_SECONDS)
+    told = team.wait("the flag", lambda: team.condition("FlagsNotUsed", "launch-sh").get("message"))
+    assert told.startswith("torchrun was called with --rdzv_endpoint=192.0.0.1:1234:"), told
 
 
 class Steps:

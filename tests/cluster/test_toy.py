@@ -6,6 +6,9 @@ from collections import Counter
 import pytest
 
 from tests.cluster.examples import TRAIN, example, give_files, give_volume
+from tests.cluster.lab import IMPORT_SECONDS
+from tests.cluster.shell import shell_of
+from tests.examples.folders import on_a_cluster
 
 EPOCH = re.compile(r"^\[\d+\] epoch (\d+) \(rank = (\d+), local_rank = (\d+)\) loss = [\d.]+$", re.MULTILINE)
 LOADED = "load checkpoint from /checkpoints/"
@@ -68,6 +71,45 @@ def trains(team, *, size, groups=1):
         return len(parts) > 2 * groups and len(EPOCH.findall(parts[-1])) > 5
 
     team.wait(f"training on {size} processes", trained, seconds=120)
+
+
+GROUP = re.compile(r"'WORLD_SIZE': '(\d+)'")
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(900)
+def test_the_commands_of_its_readme_change_it_from_four_processes_to_eight_and_back_and_replace_a_pod(team, tmp_path):
+    """Those of examples/toy/README.md: all processes save one file, and no epoch is left out."""
+    shell = shell_of(team, tmp_path)
+    apply, shrink, grow, delete, again, show = on_a_cluster("toy")
+
+    def trains(processes):
+        """Until so many have trained three epochs that the master has not told before."""
+        last = max((int(epoch) for epoch, *_ in EPOCH.findall(team.logs("toy-master-0"))), default=-1)
+
+        def found():
+            text = team.logs("toy-master-0")
+            sizes = GROUP.findall(text)
+            told = EPOCH.findall(text.rpartition("'WORLD_SIZE'")[2])
+            return sizes[-1:] == [str(processes)] and any(int(epoch) >= last + 3 for epoch, *_ in told)
+
+        team.wait(f"{processes} processes to train", found, seconds=IMPORT_SECONDS)
+
+    for line, processes in ((apply, 8), (shrink, 4), (grow, 8)):
+        shell.run(line)
+        trains(processes)
+    before = set(team.uids().values())
+    shell.run(delete)
+    team.wait("another worker", lambda: set(team.uids().values()) - before)
+    trains(8)
+    shell.run(again)
+    trains(4)
+    # Of each pod's first process; that of the master was in every group.
+    told = Counter(int(epoch) for epoch, _, local in EPOCH.findall(shell.run(show)) if local == "0")
+    assert sorted(told) == list(range(max(told) + 1)), told
+    assert told.total() - len(told) <= 5, "its group changed twice for the pod that was replaced, and thrice by a scale"
+    status = team.status()
+    assert (status.get("failures", 0), status["incarnation"], status["restarts"]) == (0, 1, 1)
 
 
 @pytest.mark.extended

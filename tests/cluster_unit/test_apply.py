@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.cluster import apply
-from elastic_operator.cluster.errors import BadRequest, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import BadRequest, Conflict, Forbidden, NameTaken, NotFound
 from tests.cluster_unit.build import JOB_UID, owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.simulate.server import merged
@@ -16,6 +16,7 @@ from tests.simulate.server import merged
 PODS = "/api/v1/namespaces/a/pods"
 SERVICES = "/api/v1/namespaces/a/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices"
+NETWORK_POLICIES = "/apis/networking.k8s.io/v1/namespaces/a/networkpolicies"
 JOB = "/apis/elastic-pytorch.dev/v1beta1/namespaces/a/elasticpytorchjobs/toy"
 DELETED_AT = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
@@ -41,6 +42,11 @@ def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
         "endpoints": endpoints,
         "ports": [{"port": port}],
     }
+
+
+def network_policy() -> dict:
+    meta = {"name": "toy", "namespace": "a", "ownerReferences": [owner()]}
+    return {"metadata": meta, "spec": {"podSelector": {"matchLabels": {"job": "toy"}}}}
 
 
 async def test_a_pod_is_created_under_strict_validation(api, session):
@@ -118,7 +124,27 @@ async def test_a_service_is_created_once_and_told_with_its_address(api, session)
     for _ in range(2):
         ensured = await apply.ensure_service(session, service(), job_uid=JOB_UID)
         assert ensured.spec.cluster_ip == "10.0.0.7"
-    assert api.requests["POST"] == 1
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET"]
+
+
+async def test_a_service_that_is_there_is_found_where_a_quota_refuses_another_one(api, session):
+    made = await apply.ensure_service(session, service(), job_uid=JOB_UID)
+    api.fail("POST", 403)
+    assert await apply.ensure_service(session, service(), job_uid=JOB_UID) == made
+
+
+async def test_a_service_that_a_quota_refuses_is_refused(api, session):
+    api.fail("POST", 403)
+    with pytest.raises(Forbidden):
+        await apply.ensure_service(session, service(), job_uid=JOB_UID)
+    assert api.find(f"{SERVICES}/toy-master") is None
+
+
+async def test_a_service_that_goes_between_two_looks_is_created(api, session):
+    api.fail("POST", status(409, "AlreadyExists"))
+    ensured = await apply.ensure_service(session, service(), job_uid=JOB_UID)
+    assert ensured.spec.cluster_ip == "10.0.0.7"
+    assert [verb for verb, *_ in api.seen] == ["POST", "GET", "POST"]
 
 
 async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, session):
@@ -129,12 +155,46 @@ async def test_a_service_of_that_name_that_is_another_s_is_left_alone(api, sessi
 
 
 async def test_an_endpoint_slice_is_written_only_when_its_address_or_its_port_differs(api, session):
+    known = None
+    for wanted in (*map(endpoint_slice, ("10.1.0.1", "10.1.0.1", "10.1.0.2")), *[endpoint_slice(port=20004)] * 2):
+        known = await apply.ensure_endpoint_slice(session, wanted, job_uid=JOB_UID, known=known)
+    assert [verb for verb, *_ in api.seen] == ["POST", "PUT", "PUT"]
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
+
+
+async def test_an_endpoint_slice_that_nobody_has_seen_yet_is_found_and_written_only_when_it_differs(api, session):
     for address in ("10.1.0.1", "10.1.0.1", "10.1.0.2"):
         await apply.ensure_endpoint_slice(session, endpoint_slice(address), job_uid=JOB_UID)
+    assert [verb for verb, *_ in api.seen] == ["POST", "POST", "GET", "POST", "GET", "PUT"]
+
+
+async def test_an_endpoint_slice_that_was_seen_long_ago_is_looked_at_again(api, session):
+    old = await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
+    await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
+    api.remove(f"{SLICES}/toy-master")
+    await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.3"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.3"]}]
+
+
+async def test_an_endpoint_slice_that_is_another_s_by_now_is_left_alone(api, session):
+    old = await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.1"), job_uid=JOB_UID)
+    api.put(f"{SLICES}/toy-master", {**endpoint_slice("10.1.0.9"), "metadata": {"ownerReferences": []}})
+    with pytest.raises(NameTaken):
+        await apply.ensure_endpoint_slice(session, endpoint_slice("10.1.0.2"), job_uid=JOB_UID, known=old)
+    assert api.find(f"{SLICES}/toy-master")["endpoints"] == [{"addresses": ["10.1.0.9"]}]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_network_policy_is_created_or_found_whatever_is_expected(is_new, api, session):
     for _ in range(2):
-        await apply.ensure_endpoint_slice(session, endpoint_slice(port=20004), job_uid=JOB_UID)
-    assert (api.requests["POST"], api.requests["PUT"]) == (1, 2)
-    assert api.find(f"{SLICES}/toy-master")["endpoints"] == []
+        await apply.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+    expected = ["POST", "POST", "GET"] if is_new else ["GET", "POST", "GET"]
+    assert [verb for verb, *_ in api.seen] == expected
+    api.put(f"{NETWORK_POLICIES}/toy", {**network_policy(), "spec": {"podSelector": {"matchLabels": {"a": "b"}}}})
+    await apply.ensure_network_policy(session, network_policy(), job_uid=JOB_UID, is_new=is_new)
+    assert api.find(f"{NETWORK_POLICIES}/toy")["spec"] == network_policy()["spec"]
 
 
 async def test_an_endpoint_slice_that_changed_meanwhile_is_not_overwritten(api, session):

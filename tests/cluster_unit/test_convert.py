@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.cluster import convert
-from elastic_operator.cluster.convert import Usage
-from elastic_operator.plan import model
-from elastic_operator.plan.job import MainContainer, OwnPod
+from elastic_operator.plan.facts import snapshot as model
+from elastic_operator.plan.facts.job import MainContainer, OwnPod
+from elastic_operator.read import convert
+from elastic_operator.read.convert import Usage
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 

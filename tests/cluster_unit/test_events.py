@@ -12,7 +12,7 @@ import pytest
 from elastic_operator.cluster import events
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.facts.decisions import Event
 from tests.cluster_unit.fake_api import FakeApi, hang, status
 from tests.kit.tasks import running
 from tests.simulate.server import EVENTS

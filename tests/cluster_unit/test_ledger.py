@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.build.names import parse_pod_name
-from elastic_operator.cluster import convert
-from elastic_operator.cluster.convert import Usage
-from elastic_operator.cluster.ledger import ASSUMED_SECONDS, JobRef, Ledger
-from elastic_operator.cluster.overdue import OVERDUE_SECONDS
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
+from elastic_operator.read import convert
+from elastic_operator.read.convert import Usage
+from elastic_operator.read.ledger import ASSUMED_SECONDS, JobRef, Ledger
+from elastic_operator.read.overdue import OVERDUE_SECONDS
 from tests.cluster_unit.build import JOB_UID, owner, pod
 
 GPU = "nvidia.com/gpu"

@@ -25,7 +25,11 @@ RUN_BY = {
     "docs/runbook.md": "tests/cluster/test_readme.py",
     "docs/quotas.md": "tests/tools/test_docs.py",
     **{page: "tests/cluster/test_examples.py" for page in NAMES if page.startswith("examples/")},
-    "examples/hugging-face/README.md": "tests/examples/test_grown_and_shrunk.py",
+    "examples/toy/README.md": "tests/cluster/test_toy.py",
+    **{
+        f"examples/{name}/README.md": "tests/cluster/test_examples_shared.py"
+        for name in ("hpa", "spot", "time-sharing", "by-day")
+    },
     "docs/slurm.md": "tests/slurm/test_slurm.py",
     "examples/slurm/README.md": "tests/slurm/test_slurm.py",
 }
@@ -35,9 +39,6 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make check"): "it would run this test",
     ("charts/elastic-pytorch/README.md", "helm upgrade --install"): BY_HELM,
     ("examples/README.md", "sed -i"): "the same lines of README.md are run",
-    ("examples/README.md", "kubectl create configmap toy-script"): "tests/cluster/examples.py does the same",
-    ("examples/README.md", "kubectl apply -k examples/toy"): "each example has a test of its own in tests/cluster",
-    ("examples/README.md", "torchrun --standalone"): "tests/examples/test_toy.py runs the script in this way",
 }
 """Blocks that no test runs as they stand, by page and by how they begin, with the reason."""
 NOT_OURS = {

@@ -16,7 +16,17 @@ from elastic_worker.contract import ROLE_WORKER
 from tests.docs.pages import commands
 from tests.examples.torchrun import EXAMPLES
 
-IN_THE_IMAGE = ("spawn", "fsdp", "fsdp2", "snapshot", "collectives")
+IN_THE_IMAGE = (
+    "elastic",
+    "library",
+    "digits-ddp",
+    "digits-library",
+    "spawn",
+    "fsdp",
+    "fsdp2",
+    "snapshot",
+    "collectives",
+)
 """Those that need nothing but torch."""
 WITH_TRAINERS = ("hugging-face",)
 """Those that need other people's packages, which the image of the local cluster does not have."""

@@ -16,7 +16,14 @@ from tests.examples.torchrun import EXAMPLES
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))
 SCRIPTS = sorted(path.parent.name for path in EXAMPLES.glob("*/train.py"))
 ELASTIC = sorted(name for name in SCRIPTS if "mode: Elastic" in (EXAMPLES / name / "job.yaml").read_text())
-CONFIG_MAPS = {**{f"{name}-script": {"train.py"} for name in SCRIPTS}, "launch-sh": {"launch.sh"}}
+MADE_OTHERWISE = {".yaml", ".md"}
+CONFIG_MAPS = {
+    **{
+        f"{name}-script": {path.name for path in (EXAMPLES / name).iterdir() if path.suffix not in MADE_OTHERWISE}
+        for name in SCRIPTS
+    },
+    "launch-sh": {"launch.sh"},
+}
 CLAIMS = {yaml.safe_load((EXAMPLES / "toy" / "pvc.yaml").read_text())["metadata"]["name"]}
 KUSTOMIZED = sorted(path.parent for path in EXAMPLES.glob("**/kustomization.yaml"))
 IDS = [path.parent.name for path in JOBS]
@@ -118,6 +125,14 @@ def test_two_to_four_starts_with_what_its_team_is_guaranteed_and_only_team_c_may
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_all_ask_for_the_same_volume(name):
     assert (EXAMPLES / name / "pvc.yaml").read_text() == (EXAMPLES / "toy" / "pvc.yaml").read_text()
+
+
+def test_both_forms_of_the_digits_learn_the_same():
+    one, other = EXAMPLES / "digits-ddp", EXAMPLES / "digits-library"
+    assert (one / "digits.csv.gz").read_bytes() == (other / "digits.csv.gz").read_bytes()
+    shared = re.compile(r"^(?:TRAINED =|def read_digits\(|def make_model\()(?s:.*?)\n\n\n", re.MULTILINE)
+    assert len(shared.findall((one / "train.py").read_text())) == 3
+    assert shared.findall((one / "train.py").read_text()) == shared.findall((other / "train.py").read_text())
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture, Picture
-from elastic_operator.plan.reported import Goodput, Report
+from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import BOTH, START, make_job, plan, see
 
@@ -37,7 +37,7 @@ def make_report(**fields) -> Report:
 def show(job=None, *, grant=BOTH, **fields) -> JobPicture:
     """A job as it is after a look and a plan."""
     job = job or make_job()
-    return JobPicture(seen=see(job), status=plan(job, grant).status, **fields)
+    return JobPicture(obs=see(job), status=plan(job, grant).status, **fields)
 
 
 def show_elastic(report=None, **fields) -> JobPicture:

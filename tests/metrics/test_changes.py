@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.api.status import Change, Condition, JobStatus
 from elastic_operator.metrics.changes import JobChanges, changes
-from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.facts.times import seconds
 from tests.plan.jobs import START, at, make_status
 
 NOTHING = JobChanges()

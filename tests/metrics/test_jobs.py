@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from elastic_operator.loop.shown import Shown
 from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
+from elastic_operator.metrics.shown import Shown
 from elastic_operator.metrics.times import KINDS
+from elastic_operator.plan.record import Planned
 from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_disruption import UNREADY, kept, on_nodes
@@ -20,7 +21,7 @@ def test_a_job_is_one_series_of_info_and_one_of_status():
 
 def test_nodes_that_many_jobs_wait_for_count_once():
     jobs = (on_nodes(kept()), on_nodes(kept(), name="other"))
-    waiting = (JobPicture(seen=see(job, unready=UNREADY), status=make_status()) for job in jobs)
+    waiting = (JobPicture(obs=see(job, unready=UNREADY), status=make_status()) for job in jobs)
     assert samples_of(*waiting)["kept_nodes",] == 2
     assert samples_of(show())["kept_nodes",] == 0
 
@@ -109,11 +110,11 @@ def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
     )
 
 
-def test_what_is_kept_between_passes_is_what_was_last_planned():
+def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
     shown, job = Shown(), make_job()
     later = replace(job, uid="other", name="other", namespace="team-b")
-    for one in (job, later):
-        shown.see(see(one), plan(one, BOTH).status)
-    assert [picture.policy for picture in shown.pictures({"team-b": "b"})] == ["", "b"]
-    shown.keep_only({"other"})
-    assert [picture.seen.job.name for picture in shown.pictures({})] == ["other"]
+    planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
+    for one in planned:
+        shown.see(one)
+    pictures = shown.pictures(planned, {"team-b": "b"})
+    assert [(picture.obs.job.name, picture.policy) for picture in pictures] == [(job.name, ""), ("other", "b")]

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import Condition, JobStatus, Limit
-from elastic_operator.plan.decisions import Grant, Plan, Slot
-from elastic_operator.plan.job import Job, MainContainer, OwnPod
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.settle import settle
+from elastic_operator.plan.facts.decisions import Grant, Plan, Slot
+from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import reconcile
 
 START = 1_800_000_000.0
 TEMPLATE = {
@@ -108,8 +108,8 @@ def see(job, *, now=200.0, unready=None) -> Observation:
 
 
 def plan(job, grant=None, *, now=200.0, unready=None, frozen=(2, 4096)) -> Plan:
-    seen = see(job, now=now, unready=unready)
-    return settle(seen, grant if seen.wants_pods else None, frozen=frozen, now=START + now)
+    obs = see(job, now=now, unready=unready)
+    return reconcile(obs, grant if obs.wants_pods else None, frozen=frozen, now=START + now)
 
 
 def reasons(planned: Plan) -> dict[str, tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from elastic_operator.api.status import ConditionType
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.aside import demand_aside, plan_aside
-from elastic_operator.plan.decisions import Share
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
 from tests.plan.allocate.world import NOW, make_node, make_snapshot
 from tests.plan.allocate.world import make_job as demand
 from tests.plan.jobs import at, make_job, make_pod, make_status, started
@@ -43,7 +43,7 @@ def test_with_its_pods_it_gets_none_more_though_there_is_room():
 def test_what_others_get_goes_workers_first_and_is_written_down_first():
     job = make_job(tuple(pods(*ALL)), status=started(), fault="made up")
     uids = [pod.uid for pod in job.pods]
-    planned = plan_aside(job, Share(1, (), tuple(uids), ()), NOW)
+    planned = plan_aside(job, Assignment(1, (), tuple(uids), ()), NOW)
     assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
     assert planned.commit_first
     assert planned.status.history[0].reason == "QuotaReclaimed"

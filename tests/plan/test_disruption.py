@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.disruption import BACK_SECONDS, WINDOW_SECONDS, Disruption, NodeTimes, disruption
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.facts.disruption import BACK_SECONDS, WINDOW_SECONDS, Disruption, NodeTimes, disruption
+from elastic_operator.plan.job.observation import Observation
 from tests.plan.jobs import BOTH, START, group, make_job, make_pod, plan, reasons, see, started
 from tests.plan.jobs import at as time_at
 
@@ -55,7 +55,7 @@ def test_it_says_how_many_are_away_and_which_somebody_gave_up():
     dead = [replace(node, name="dead") for node in away(90, out_of_service=True)]
     found = disruption(away(100, 100, 100) + dead + well(2), now=200.0)
     assert found == Disruption(away=3, of=5, until=inf, kept=frozenset({"away-0", "away-1", "away-2"}))
-    assert found.told.startswith("3 of 5 nodes are not Ready")
+    assert found.message.startswith("3 of 5 nodes are not Ready")
 
 
 def test_a_node_that_goes_long_after_the_many_is_judged_by_itself():
@@ -76,8 +76,8 @@ def on_nodes(found: Disruption | None, *, status=None, **fields):
 UNREADY = {"n1": 100, "n2": 100}
 
 
-def gone(seen: Observation) -> list[str]:
-    return [pod.name for pod, _ in seen.gone]
+def gone(obs: Observation) -> list[str]:
+    return [pod.name for pod, _ in obs.gone]
 
 
 def test_in_a_disruption_no_pod_is_given_up_and_the_job_says_so_once():
@@ -106,8 +106,8 @@ def test_a_node_that_is_none_of_the_many_is_lost_meanwhile():
 
 
 def test_it_is_looked_at_again_when_those_that_are_not_back_are_given_up():
-    seen = see(on_nodes(kept(START + 470)), unready=UNREADY)
-    assert (gone(seen), seen.wake_at) == ([], (START + 470, START + 470))
+    obs = see(on_nodes(kept(START + 470)), unready=UNREADY)
+    assert (gone(obs), obs.wake_at) == ([], (START + 470, START + 470))
     after = plan(on_nodes(None, status=plan(on_nodes(kept()), BOTH, unready=UNREADY).status), BOTH, unready={})
     assert reasons(after)["NodesUnreachable"] == ("False", "Over")
     assert after.status.condition("NodesUnreachable").last_transition_time == time_at(200)

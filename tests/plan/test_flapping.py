@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Change, Retry
-from elastic_operator.plan.demand import JobShape, demand_of
-from elastic_operator.plan.flapping import HELD_SECONDS, may_flap
-from elastic_operator.plan.holding import as_it_is
-from elastic_operator.plan.job import Quiet
-from elastic_operator.plan.model import PodShape
-from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.facts.job import Quiet
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.demand import JobShape, demand_of
+from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
+from elastic_operator.plan.job.holding import as_it_is
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
 
 UP, DOWN = "ScaledUp", "PreemptedByJob"

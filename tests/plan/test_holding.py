@@ -8,12 +8,12 @@ import pytest
 
 from elastic_operator.api.job import CleanPodPolicy
 from elastic_operator.api.status import ConditionType
-from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.holding import LOWEST_PRIORITY, as_it_is, claim_of, flavor_held, held
-from elastic_operator.plan.model import PodShape
-from elastic_operator.plan.settle import settle
-from elastic_operator.plan.team import Flavor
+from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, demand_of_pods, flavor_held, held
+from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
     at,
@@ -42,7 +42,7 @@ def unread(pods=None, **fields):
 
 
 def settled(job, grant: Grant | None = None, *, now=200.0):
-    return settle(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
+    return reconcile(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
 
 
 FINISHED = make_status(completion_time=at(100), conditions=[make_condition(ConditionType.SUCCEEDED, "True", 100)])
@@ -68,14 +68,14 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
-        claim = claim_of(job, job.pods, "h100")
+        claim = demand_of_pods(job, job.pods, "h100")
         assert (claim.priority, claim.sizes, claim.takes, claim.flavor) == (LOWEST_PRIORITY, (), False, "h100")
         assert [member.uid for member in claim.members] == ["uid-master-0", "uid-worker-0", "uid-worker-1"]
 
 
 def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
     job = replace(unread(group(3)), priority=7)
-    claim = claim_of(job, job.pods, "h100")
+    claim = demand_of_pods(job, job.pods, "h100")
     assert (claim.priority, claim.sizes, claim.takes) == (7, (2, 3, 4), False)
 
 

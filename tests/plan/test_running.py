@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Change, Limit
-from elastic_operator.plan.decisions import Route
+from elastic_operator.plan.facts.decisions import Route
 from tests.plan.jobs import (
     BOTH,
     START,

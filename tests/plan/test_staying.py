@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.decisions import Share
-from elastic_operator.plan.staying import staying
+from elastic_operator.plan.allocation.staying import staying
+from elastic_operator.plan.facts.decisions import Assignment
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
 from tests.plan.jobs import make_job as make_own
@@ -14,14 +14,16 @@ from tests.plan.quota.cases import on
 MASTER = "master"
 
 
-def released(count: int, *, of: int = 8) -> Share:
+def released(count: int, *, of: int = 8) -> Assignment:
     """A job of so many pods lets the last ones go; all of them if the master is among these."""
     pods = [f"w{index}" for index in range(of - 2, -1, -1)] + [MASTER]
     going = pods[:count]
-    return Share(of - count, tuple(reversed(pods[count:])), tuple(going), ())
+    return Assignment(of - count, tuple(reversed(pods[count:])), tuple(going), ())
 
 
-def stay(share: Share, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))) -> set[str]:
+def stay(
+    share: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
+) -> set[str]:
     return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), share, takers, frozenset(waiting)))
 
 

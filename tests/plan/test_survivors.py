@@ -5,9 +5,9 @@ from math import inf
 
 import pytest
 
-from elastic_operator.plan.disruption import Disruption
-from elastic_operator.plan.job import Group, MainContainer
-from elastic_operator.plan.survivors import ASK_SECONDS
+from elastic_operator.plan.facts.disruption import Disruption
+from elastic_operator.plan.facts.job import Group, MainContainer
+from elastic_operator.plan.job.survivors import ASK_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started
 
 PODS = (*group(2), make_pod("worker-2", node="n2"))

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
-from elastic_operator.plan.job import MainContainer
-from elastic_operator.plan.observation import seconds
-from elastic_operator.plan.observe import observe
-from elastic_operator.plan.taken_back import STUCK_SECONDS, UNPLACED, takes_from
+from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.unplaceable import STUCK_SECONDS, UNPLACED, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -635,12 +635,20 @@ NOT_YET = {"phase": "Pending", "main": MainContainer()}
     ("lost", "waits"),
     [
         ({"name": "worker-5", "phase": "Pending"}, [0, 0, 2, 4, 8]),
+        ({"name": "worker-5", "phase": "Pending", "leaving": {}}, [0] * 5),
         ({"name": "worker-5"}, [0] * 5),
         ({"name": "worker-90"}, [0, 0, 2, 4, 8]),
         ({"name": "worker-90", "leaving": {}}, [0] * 5),
         ({"name": "worker-90", "leaving": NOT_YET}, [0, 0, 2, 4, 8]),
     ],
-    ids=["listed, did not run", "listed, ran", "not listed, not seen to go", "seen to go", "seen, did not run"],
+    ids=[
+        "listed, did not run",
+        "listed, ran since",
+        "listed, ran",
+        "not listed, not seen to go",
+        "seen to go",
+        "seen, did not run",
+    ],
 )
 def test_of_a_job_with_more_pods_than_its_status_lists_those_are_waited_for_of_which_nobody_knows_that_they_ran(
     lost, waits

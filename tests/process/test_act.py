@@ -10,7 +10,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import act
 from elastic_operator.loop.act import MOST_PODS, Actor
-from elastic_operator.plan.decisions import CreatePod
+from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
 

@@ -11,8 +11,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Asker, Question, as_one
-from elastic_operator.plan.decisions import CreatePod
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
 from tests.plan.jobs import make_job, make_spec
 

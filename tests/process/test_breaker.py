@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.loop import reclaim
 from elastic_operator.loop.reclaim import MINUTE, Breaker
-from elastic_operator.plan.model import Taker
+from elastic_operator.plan.facts.snapshot import Taker
 from tests.simulate.moments import Moments
 
 ONE, OTHER = Taker("red", "one"), Taker("blue", "other")

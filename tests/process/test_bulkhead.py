@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from elastic_operator.loop import bulkhead
-from elastic_operator.loop.blame import MOST_TRIES, culprits
-from elastic_operator.loop.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
+from elastic_operator.plan.blame import MOST_TRIES, culprits
+from elastic_operator.read import bulkhead
+from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
 
 
 @pytest.fixture

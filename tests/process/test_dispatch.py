@@ -6,15 +6,15 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
-from elastic_operator.cluster.ledger import ASSUMED_SECONDS, Ledger
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.unkept import Unkept
+from elastic_operator.loop.dispatch import MESSAGE_SECONDS, NEVER, REPORT_SECONDS, Dispatcher
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import CreatePod, Plan
-from elastic_operator.plan.model import PodShape
-from tests.plan.jobs import make_job
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
+from tests.plan.jobs import BOTH, make_job, plan, started
 
 
 class Refused:
@@ -95,3 +95,78 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
     await asyncio.sleep(0)  # the end of a task is told a turn later
     assert [one.name for one in ledger.assumed(job.uid)] == ["toy-master-0"]
     assert ledger.next_expiry() <= ASSUMED_SECONDS
+
+
+class Noted:
+    """An actor that does everything at once; `told` says of each plan whether the status went with it."""
+
+    def __init__(self) -> None:
+        self.told: list[bool] = []
+
+    async def carry_out(self, *_args: Any, tells: bool, **_options: Any) -> None:
+        self.told.append(tells)
+
+
+class Handed:
+    """A dispatcher, and a job that runs: what is told of it differs from what is written in some fields."""
+
+    def __init__(self) -> None:
+        self.actor = Noted()
+        self.job = make_job(status=started())
+        self.planned = plan(self.job, BOTH)
+        self.written = self.planned.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        self.dispatcher = dispatch(self.actor, Plan(status=self.planned.status))
+
+    async def start(self, written: dict[str, Any], **plan: Any) -> float:
+        """Seconds until it is decided on again, and not before what was started is over."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.actor.told.clear()
+        meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
+        body = objects.CustomObject(metadata=meta, status={**self.written, **written})
+        wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
+        await asyncio.sleep(0)
+        return wait
+
+
+REPORTS = [{"readyReplicas": 0}, {"gpus": 0}, {"worldSize": 0}, {"runningSince": "2026-01-01T00:00:00Z"}]
+DECISIONS = [{"replicas": 1}, {"targetReplicas": 4}, {"incarnation": 7}, {"pods": []}, {"restarts": 3}]
+
+
+@pytest.mark.parametrize("written", REPORTS, ids=str)
+async def test_what_pods_do_is_told_with_what_they_do_within_a_second(written: dict[str, Any]) -> None:
+    handed = Handed()
+    assert 0 < await handed.start(written) <= REPORT_SECONDS
+    handed.dispatcher._behind[handed.job.uid] -= REPORT_SECONDS
+    assert await handed.start(written) == NEVER
+    assert handed.actor.told == [True]
+
+
+@pytest.mark.parametrize("written", DECISIONS, ids=str)
+async def test_what_the_next_decision_starts_from_is_written_at_once(written: dict[str, Any]) -> None:
+    handed = Handed()
+    assert await handed.start(written) == NEVER
+    assert handed.actor.told == [True]
+
+
+async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event() -> None:
+    handed = Handed()
+    waits = [{**one, "reason": "Rendezvousing"} for one in handed.written["conditions"] if one["type"] == "Ready"]
+    others = [one for one in handed.written["conditions"] if one["type"] != "Ready"]
+    await handed.start({"conditions": [*others, *waits]})
+    assert handed.actor.told == [True]
+    await handed.start({"gpus": 0}, events=(Event("Told", "Something happened."),))
+    assert handed.actor.told == [True]
+
+
+async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:
+    handed = Handed()
+    assert await handed.start({"gpus": 0}, route=Route("10.0.0.1", "n1")) == NEVER
+    assert handed.actor.told == [False]
+    assert 0 < await handed.start({"gpus": 0}) <= REPORT_SECONDS, "it waits no longer for that"
+
+
+async def test_where_nothing_but_the_wording_is_new_it_waits_for_seconds() -> None:
+    handed = Handed()
+    worded = [{**one, "message": "other words"} for one in handed.written["conditions"]]
+    assert REPORT_SECONDS < await handed.start({"conditions": worded}) <= MESSAGE_SECONDS

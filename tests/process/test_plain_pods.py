@@ -13,11 +13,11 @@ from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop import plain_pods
-from elastic_operator.loop.plain_pods import PlainPodQuotas
-from elastic_operator.loop.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
-from elastic_operator.plan.model import Resources
-from elastic_operator.plan.policies import Resolved
+from elastic_operator.plan.facts.snapshot import Resources
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.upkeep import plain_pods
+from elastic_operator.upkeep.plain_pods import PlainPodQuotas
+from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
 from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team
@@ -61,7 +61,7 @@ class World:
         self.plain["now"] = {name: {GPU: gpus} for name, gpus in held.items()}
         resolved = Resolved((make_team("team", 8),), dict.fromkeys(covered, "team"))
         assert self.keeper is not None
-        self.keeper.told(resolved, make_snapshot([make_node()], []))
+        self.keeper.pass_ended(resolved, make_snapshot([make_node()], []))
 
     def limit(self, namespace: str) -> str | None:
         found = self.api.find(path(namespace))

@@ -14,11 +14,11 @@ from elastic_operator.api.policy import COLLECTION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop import policy_status
-from elastic_operator.loop.policies import Policies
-from elastic_operator.loop.policy_status import PolicyStatuses
-from elastic_operator.loop.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
-from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.read.policies import Policies
+from elastic_operator.upkeep import policy_status
+from elastic_operator.upkeep.policy_status import PolicyStatuses
+from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
@@ -48,7 +48,7 @@ class World:
         resolved = self.policies.look()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.told(resolved, snapshot, allocate(snapshot))
+        self.statuses.pass_ended(resolved, snapshot, allocate(snapshot))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")

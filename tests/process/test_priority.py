@@ -4,7 +4,7 @@ import pytest
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.priority import Priority, priority_of
+from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.settings import Settings
 
 CRITICAL = "system-node-critical"

@@ -16,7 +16,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.loop.progress import (
+from elastic_operator.pods.launcher_client import (
     ANSWER_SECONDS,
     CALM_SECONDS,
     EAGER_SECONDS,
@@ -28,7 +28,7 @@ from elastic_operator.loop.progress import (
     Progress,
     Target,
 )
-from elastic_operator.loop.said import MAX_GIVEN_UP, MAX_SENTENCE, read
+from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_SENTENCE, read
 from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
@@ -357,12 +357,14 @@ def test_what_is_no_status_is_not_taken(body):
 
 def test_texts_are_one_short_line_and_twins_no_members():
     said = {**SAID, "reason": "a\x1b[31m\nb\u202e " + "c" * 1000, "members": ["toy-worker-0"] * 2}
-    report = understood({**said, "training": {"checkpointError": "\x00 "}})
+    flags = [f"--rdzv_id=\n{number}" for number in range(MAX_FLAGS + 1)]
+    report = understood({**said, "training": {"checkpointError": "\x00 "}, "unusedFlags": flags})
     assert report.reason.isprintable()
     assert report.reason.startswith("a [31m b c")
     assert len(report.reason) == MAX_SENTENCE
     assert report.members == ()
     assert report.checkpoint_error is None
+    assert report.unused_flags == tuple(f"--rdzv_id= {number}" for number in range(MAX_FLAGS))
 
 
 def test_what_a_script_with_the_library_tells_is_understood():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.loop.ration import Ration
+from elastic_operator.pods.ration import Ration
 
 
 class Clock:

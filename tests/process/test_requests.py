@@ -12,7 +12,6 @@ import pytest
 from elastic_operator.build import names
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.cluster.reservation import (
     CONDITION,
     FIRST_SECONDS,
@@ -24,10 +23,11 @@ from elastic_operator.cluster.reservation import (
     reservation_of,
 )
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.requests import MOST_PROLONGED_SECONDS, Requests
-from elastic_operator.plan.fit import misfit
-from elastic_operator.plan.model import Node, Request
-from elastic_operator.plan.resting import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.snapshot import Node, PendingPod
+from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -53,7 +53,7 @@ class World:
             self.nodes.observe(node(name))
         ledger = Ledger(job_of=lambda _: None, parse=names.parse_pod_name)
         self.pods.subscribe(ledger.pod_changed)
-        self.requests = Requests(
+        self.requests = PendingPods(
             ledger,
             Settings(),
             nodes=self.nodes,
@@ -62,7 +62,7 @@ class World:
             barred=lambda uid: self.barred.get(uid),
         )
 
-    requests: Requests = field(init=False)
+    requests: PendingPods = field(init=False)
 
     def pod(
         self,
@@ -95,7 +95,7 @@ class World:
         self.pods.observe(found)
         return found
 
-    def look(self, now: float = NOW) -> Request:
+    def look(self, now: float = NOW) -> PendingPod:
         """The request for it."""
         (request,) = self.requests.look(now)
         return request
@@ -108,7 +108,7 @@ def _json(reservation: Reservation) -> str:
     )
 
 
-def may_go_to(request: Request) -> list[str]:
+def may_go_to(request: PendingPod) -> list[str]:
     """The nodes that its shape allows."""
     return [name for name in ("n1", "n2") if not misfit(request.shape, Node(name, {}))]
 

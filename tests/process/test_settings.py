@@ -1,10 +1,13 @@
+import ast
+import inspect
+import itertools
 import json
 from dataclasses import replace
 
 import pytest
 
 from elastic_operator import settings
-from elastic_operator.plan.team import DEFAULT_POLICY, NO_POLICY, Quota
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, NO_POLICY, Quota
 from elastic_operator.settings import Settings, SettingsError
 
 
@@ -40,20 +43,22 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("gpuResource: [x]", "gpuResource"),
-        ("logging: {level: loud}", "loud"),
-        ("flavors: []", "flavors"),
+        ("gpuResource: [x]", "gpuResource: a list: must be absent: there is no such field"),
+        ("logging: {level: loud}", "logging.level: 'loud': must be 'debug', 'info', 'warning' or 'error'"),
+        ("flavors: []", "flavors: a list: must have at least 1 entries"),
+        ("flavors: a", "flavors: 'a': must be a list"),
         ("reclaim: {mode: Sometimes}", "'On', 'DryRun' or 'Off'"),
-        ("reclaim: {maxEvictionsPerMinute: 0}", "reclaim.maxEvictionsPerMinute"),
-        ("flavors: [{name: a, resources: []}]", "flavors.0.resources"),
-        ("flavors: [{name: a, resources: [gpu]}]", "flavors.0.resources.0"),
+        ("reclaim: {maxEvictionsPerMinute: 0}", "reclaim.maxEvictionsPerMinute: 0: must be at least 1"),
+        ("port: many", "port: 'many': must be an integer"),
+        ("flavors: [{name: a, resources: []}]", "flavors\\[0\\].resources"),
+        ("flavors: [{name: a, resources: [gpu]}]", "flavors\\[0\\].resources\\[0\\]: 'gpu': must match"),
         ("defaultPolicy: {guaranteed: 1}", "defaultPolicy.guaranteed"),
-        ("defaultPolicy: {borrowing: {limit: -1}}", "defaultPolicy.borrowing.limit"),
-        ("starvationSeconds: -1", "starvationSeconds"),
-        ("workerImagePullSecrets: [Mirror]", "workerImagePullSecrets.0"),
-        ("workerImagePullSecrets: [{name: mirror}]", "workerImagePullSecrets.0"),
+        ("defaultPolicy: {borrowing: {limit: -1}}", "defaultPolicy.borrowing.limit: -1: must be at least 0"),
+        ("starvationSeconds: -1", "starvationSeconds: -1: must be at least 0"),
+        ("workerImagePullSecrets: [Mirror]", "workerImagePullSecrets\\[0\\]"),
+        ("workerImagePullSecrets: [{name: mirror}]", "workerImagePullSecrets\\[0\\]"),
         ("jobNetworkPolicy: {allow: []}", "jobNetworkPolicy.allow"),
-        ("jobNetworkPolicy: {ingress: [{to: []}]}", "jobNetworkPolicy.ingress.0.to"),
+        ("jobNetworkPolicy: {ingress: [{to: []}]}", "jobNetworkPolicy.ingress\\[0\\].to: a list: must be absent"),
         (
             "{workerPriorityClassName: '', plainPodQuota: {enabled: true}}",
             "plainPodQuota: .*workerPriorityClassName is",
@@ -62,8 +67,14 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
             "{masterPriorityClassName: '', plainPodQuota: {enabled: true}}",
             "plainPodQuota: .*masterPriorityClassName is",
         ),
-        ("jobNetworkPolicy: {egress: [{to: [{}]}]}", "egress.0.to.0: .*podSelector, namespaceSelector or ipBlock"),
-        ("jobNetworkPolicy: {egress: [{ports: [{protocol: tcp}]}]}", "egress.0.ports.0.protocol"),
+        (
+            "jobNetworkPolicy: {egress: [{to: [{}]}]}",
+            "egress\\[0\\].to\\[0\\]: .*podSelector, namespaceSelector or ipBlock",
+        ),
+        (
+            "jobNetworkPolicy: {egress: [{ports: [{protocol: tcp}]}]}",
+            "egress\\[0\\].ports\\[0\\].protocol: 'tcp': must be",
+        ),
         ("jobNetworkPolicy: {egress: [{to: [{podSelector: {}, ipBlock: {cidr: 0.0.0.0/0}}]}]}", "either ipBlock"),
         ("- a", "mapping"),
         ("a: [", "not YAML"),
@@ -72,6 +83,44 @@ def test_a_list_can_be_given_in_the_environment(tmp_path):
 def test_a_setting_that_cannot_be_used_is_named(tmp_path, text, named):
     with pytest.raises(SettingsError, match=named):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "value", "named"),
+    [
+        ("", "WATCH_NAMESPACES", "[a", "ELASTIC_OPERATOR_WATCH_NAMESPACES is not YAML"),
+        ("", "WATCH_NAMESPACE", "[a]", "watchNamespace: a list: must be absent"),
+        ("", "LOGGING__LEVLE", "debug", "logging.levle: 'debug': must be absent"),
+        (
+            "logging: x",
+            "LOGGING__LEVEL",
+            "debug",
+            "LOGGING__LEVEL sets a part of logging, which is 'x': it must be a map",
+        ),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(tmp_path, text, variable, value, named):
+    with pytest.raises(SettingsError, match=named):
+        load(tmp_path, text, **{f"ELASTIC_OPERATOR_{variable}": value})
+
+
+def test_a_variable_wins_over_what_the_file_calls_by_another_spelling(tmp_path):
+    file = "{reclaim: {maxEvictionsPerMinute: 5, paused: true}, starvationSeconds: 5}"
+    variables = {"RECLAIM__MAX_EVICTIONS_PER_MINUTE": "null", "STARVATION_SECONDS": "7"}
+    loaded = load(tmp_path, file, **{f"ELASTIC_OPERATOR_{name}": value for name, value in variables.items()})
+    assert (loaded.reclaim.max_evictions_per_minute, loaded.reclaim.paused, loaded.starvation_seconds) == (
+        None,
+        True,
+        7,
+    )
+
+
+def test_each_setting_has_a_sentence_under_it():
+    source = ast.parse(inspect.getsource(settings))
+    for model in (node for node in source.body if isinstance(node, ast.ClassDef)):
+        for field, after in itertools.pairwise([*model.body, None]):
+            if isinstance(field, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{model.name}.{ast.unparse(field.target)}"
 
 
 def test_without_a_list_every_namespace_is_watched():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from elastic_operator.api.status import AvoidedNode, Change, Condition, JobStatus, Retry, Training
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import STEP_SECONDS
-from elastic_operator.loop.status_times import StatusTimes, moved, times_moved
+from elastic_operator.read.status_times import StatusTimes, moved, times_moved
 
 HOUR = 3600
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import trials
 from elastic_operator.loop.asking import Question
 from elastic_operator.loop.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from elastic_operator.loop.turns import Turns
+from elastic_operator.pods.turns import Turns
 
 
 class Holders:

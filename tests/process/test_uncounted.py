@@ -4,7 +4,7 @@ import pytest
 
 from elastic_operator.cluster.objects import DeviceClass, decode
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.uncounted import Asked, Uncounted, asked_by
+from elastic_operator.read.uncounted import Asked, Uncounted, asked_by
 from tests.api.jobs import make_container, make_template, with_gpus
 from tests.build.objects import make_spec
 

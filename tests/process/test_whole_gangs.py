@@ -6,9 +6,9 @@ from math import ceil
 
 import pytest
 
-from elastic_operator.cluster.gang import gang_of, may_be_split
-from elastic_operator.loop.whole import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
-from elastic_operator.plan.model import Request
+from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_request
 
@@ -18,12 +18,12 @@ NOW = CREATED + 0.999
 SETTLED = NOW + SETTLED_SECONDS
 
 
-def gang(count: int, **more: Request | None) -> dict[str, dict[str, Request | None]]:
+def gang(count: int, **more: PendingPod | None) -> dict[str, dict[str, PendingPod | None]]:
     """One gang of so many pods that wait, and some more."""
     return {"g": {f"g{i}": make_request(f"g{i}", gang="g") for i in range(count)} | more}
 
 
-def held(gangs: WholeGangs, waiting: dict[str, dict[str, Request | None]], now: float) -> set[str]:
+def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], now: float) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
     instead = gangs.hold_back(waiting, now)
     assert not any(request.gang for request in instead.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from elastic_operator.plan.decisions import Grant
+from elastic_operator.plan.facts.decisions import Grant
 from tests.simulate import server as kinds
 from tests.simulate.decisions import comes_out_again, order_says_nothing
 from tests.simulate.entitled import check_entitlements, check_set_aside
@@ -67,7 +67,7 @@ class Checker:
             self._no_job_too_large(created, operator)
             self._nothing_kept_beyond_the_guarantee(created)
         if operator.faults.failed_at < self.server.moments.monotonic() and not operator.faults.cut_off:
-            self._no_master_first(writes, operator.controller._allocation or {})
+            self._no_master_first(writes, operator.allocation or {})
         if writes:
             self._is_sound(operator, writes)
 
@@ -113,7 +113,7 @@ class Checker:
 
     def _no_job_too_large(self, created: list[Body], operator: Operator) -> None:
         """Unless it had as many pods before."""
-        policies, snapshot = read_policies(self.server), operator.controller._snapshot
+        policies, snapshot = read_policies(self.server), operator.snapshot
         had = {job.uid: len(job.members) for job in snapshot.jobs} if snapshot else {}
         for pod in created:
             most, uid = policies.per_job.get(policies.team(pod["metadata"]["namespace"])), owner_of(pod)["uid"]
@@ -147,7 +147,7 @@ class Checker:
 
     def _is_sound(self, operator: Operator, writes: list[Write]) -> None:
         """The decision behind the writes does not depend on chance, and takes from nobody without need."""
-        snapshot, allocation = operator.controller._snapshot, operator.controller._allocation
+        snapshot, allocation = operator.snapshot, operator.allocation
         assert snapshot is not None
         assert allocation is not None
         order_says_nothing(replace(snapshot, now=self.server.moments.time()), self.dice)
@@ -162,7 +162,7 @@ class Checker:
 
         Of one that was set aside before this operator looked at it, nobody knows that it is not.
         """
-        allocation = operator.controller._allocation
+        allocation = operator.allocation
         assert allocation is not None
         jobs = {job["metadata"]["uid"]: job for job in self.server.all(kinds.JOBS)}
         for pod in deleted:
@@ -221,7 +221,7 @@ class Checker:
 
         Who waits for them holds places elsewhere as well, so it may be anybody of that flavor.
         """
-        allocation, jobs = operator.controller._allocation, self.server.all(kinds.JOBS)
+        allocation, jobs = operator.allocation, self.server.all(kinds.JOBS)
         assert allocation is not None
         silent = {j["metadata"]["uid"]: j for j in jobs if self.server.aside.get(name_of(j)) == "act"}
         letting = [job for uid, job in silent.items() if uid in allocation and allocation.share(uid).release]
@@ -230,7 +230,7 @@ class Checker:
 
     def at_rest(self, operator: Operator) -> None:
         """Nothing more changes, however long one waits."""
-        snapshot = operator.controller._snapshot
+        snapshot = operator.snapshot
         assert snapshot is not None
         unclear = self._kept_by_who_cannot_act(operator)
         comes_out_again(replace(snapshot, now=self.server.moments.time()), unclear)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from elastic_operator.plan import allocate as allocating
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.allocation import allocate as allocating
+from elastic_operator.plan.facts.snapshot import Snapshot
 from tests.plan.allocate.world import carried_out
 from tests.simulate.violation import require
 

@@ -43,7 +43,7 @@ from tests.simulate.violation import require
 
 GIVE_NOTHING = ("allocate", "act")
 """Stations of which a job that is set aside takes no part in allocations, or gets none of them carried out."""
-ALWAYS = ("facts", "observe", "settle")
+ALWAYS = ("facts", "observe", "reconcile")
 """Stations by which each job comes every two minutes."""
 STARVATION_SECONDS = 600
 """A job that has waited for so long holds what becomes free."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import Snapshot
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,

@@ -203,7 +203,7 @@ def phantom_comes(world: World) -> str:
     """A pod that never runs: pinned to a node, with a job of the team as its forged owner, and a finalizer.
 
     Of a job that is not preemptible, and where there are no GPUs of the job's kind, none is: what can be forged there
-    is a limit that ARCHITECTURE.md states.
+    is a limit that docs/limits.md states.
     """
     phantoms = [pod for pod in world.server.all(kinds.PODS) if pod["metadata"].get("finalizers")]
     job = world.choose([job for job in _jobs(world) if job["spec"].get("preemptible", True)])

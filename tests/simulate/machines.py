@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,8 @@ class Machines:
         self.let_go = self.schedules = True
         self.waits: dict[str, dict[str, str]] = {}
         """What the kubelet says of containers that it cannot start, by the name of their job."""
+        self.pulls: Callable[[Body], bool] = lambda _: False
+        """Whether the image of a pod is not there yet."""
         self.refusing: set[str] = set()
         """Nodes whose kubelet refuses each pod, as when its device plugin is not back yet."""
         self._scheduler = Scheduler(server)
@@ -65,7 +68,7 @@ class Machines:
             if terminating(pod):
                 if self.let_go and pod["metadata"]["uid"] not in self.stuck and not self._ignores(pod):
                     self.server.delete_pod(pod, grace=0)
-            elif pod["status"]["phase"] == "Pending" and not self._lacks_a_secret(pod):
+            elif pod["status"]["phase"] == "Pending" and not self._lacks_a_secret(pod) and not self.pulls(pod):
                 if pod["spec"]["nodeName"] in self.refusing:
                     refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no devices"}
                     self.server.update(PODS, pod, status={**pod["status"], **refused})

@@ -10,7 +10,9 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import backoff, bulkhead, controller, dispatch, making_way, reclaim, trials
+from elastic_operator.loop import controller, dispatch, making_way, reclaim, reconciler, trials
+from elastic_operator.loop import write_backoff as backoff
+from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
 
 
@@ -37,7 +39,17 @@ class Moments:
         """The loop's modules see this time, and draw the jitter of their back-offs from `dice`."""
         clocks = [
             patch.object(module, "time", self)
-            for module in (server_clock, events, bulkhead, controller, dispatch, making_way, reclaim, trials)
+            for module in (
+                server_clock,
+                events,
+                bulkhead,
+                controller,
+                dispatch,
+                making_way,
+                reclaim,
+                reconciler,
+                trials,
+            )
         ]
         jitter = patch.object(backoff, "random", dice)
         for one in (*clocks, jitter):

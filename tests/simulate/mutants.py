@@ -10,25 +10,26 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop import controller, view
-from elastic_operator.loop.bulkhead import Bulkhead
-from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.nodes import Nodes
-from elastic_operator.loop.policies import Policies
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan import allocate as allocating
-from elastic_operator.plan import displace, entitle, roster, rounds, settle, table, victims
-from elastic_operator.plan.accounts import Account, apart
-from elastic_operator.plan.aside import plan_aside
-from elastic_operator.plan.claim import Claim
-from elastic_operator.plan.decisions import Plan, Reclaim, Share
-from elastic_operator.plan.entitle import Taking
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import JobDemand, Node, PodShape, Request, Snapshot
-from elastic_operator.plan.policies import Policy
-from elastic_operator.plan.table import Table
-from elastic_operator.plan.team import Quota, Team
-from elastic_operator.plan.victims import Unit, Victims, clear
+from elastic_operator.plan import planner
+from elastic_operator.plan.allocation import allocate as allocating
+from elastic_operator.plan.allocation import roster, rounds, state
+from elastic_operator.plan.allocation.accounts import Account, apart
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.preemption import preempt, victims
+from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.decisions import Assignment, Nomination, Plan
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
+from elastic_operator.plan.job import reconcile
+from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.nodes import Nodes
+from elastic_operator.read.policies import Policies
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]
@@ -66,7 +67,7 @@ def _teams(lie: Callable[[Team], Team]) -> Mutant:
     return _told(lambda snapshot: replace(snapshot, teams=tuple(map(lie, snapshot.teams))))
 
 
-def _requests(lie: Callable[[Request], Request]) -> Mutant:
+def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
     return _told(lambda snapshot: replace(snapshot, requests=tuple(map(lie, snapshot.requests))))
 
 
@@ -129,13 +130,13 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(table: Table, taker: Claim, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
-    clear(table, taker, units)
-    claim = units[0].claim
-    if claim.spare and claim.kept:
-        table.release(claim, claim.kept[-1])
+    clear(state, taker, units)
+    entry = units[0].entry
+    if entry.spare and entry.kept:
+        state.release(entry, entry.kept[-1])
 
 
 def _always(*_args: Any, **_more: Any) -> bool:
@@ -181,7 +182,7 @@ def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
 def _nominates_later(reclaimer: Reclaimer, job_uid: str) -> None:
     """The victims go at once."""
 
-    async def later(reclaim: Reclaim) -> bool:
+    async def later(reclaim: Nomination) -> bool:
         for _ in range(20):
             await asyncio.sleep(0)
         return await reclaimer._nominate(reclaim)
@@ -215,7 +216,7 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, share: Share | None, now: float) -> Plan:
+def _untold(job: Job, share: Assignment | None, now: float) -> Plan:
     return replace(plan_aside(job, share, now), status=job.status)
 
 
@@ -226,11 +227,11 @@ def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
 GUARDS: Mapping[str, Mutant] = {
     "an error at one object is everybody's": _instead((Bulkhead, "set_aside", _raises)),
     "an error at one node or waiting pod is everybody's": _instead((Bulkhead, "attempt", _unguarded)),
-    "it is not found out for whom an allocation raises": _instead((Controller, "_blame", _nothing_is_done)),
+    "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
     "who is set aside is never tried again": _instead((Bulkhead, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead((view, "demand_aside", _nothing_is_done)),
-    "a job that is set aside is given more": _instead((view, "demand_aside", lambda last, _pods: last)),
-    "a job that is set aside does not say so": _instead((controller, "plan_aside", _untold)),
+    "a job that is set aside keeps its GPUs from all others": _instead((planner, "demand_aside", _nothing_is_done)),
+    "a job that is set aside is given more": _instead((planner, "demand_aside", lambda last, _pods: last)),
+    "a job that is set aside does not say so": _instead((planner, "plan_aside", _untold)),
     "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }
@@ -250,15 +251,15 @@ MUTANTS: Mapping[str, Mutant] = {
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
     "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
-    "nothing is taken for a fair share": _instead((entitle.Taking, "may", _only_for_guarantees)),
+    "nothing is taken for a fair share": _instead((Taking, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
-    "a job starts with less than its minimum": _instead((settle, "_can_start", _always)),
+    "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
     "the order of the input decides": _told(_as_old_as_they_come),
-    "everybody may take from everybody": _instead((entitle.Taking, "may", _always)),
+    "everybody may take from everybody": _instead((Taking, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
-        (displace, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
+        (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, requests=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
@@ -270,7 +271,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (roster, table, allocating))
+        *((module, "keep_order", _master_goes_first) for module in (roster, state, allocating))
     ),
     **GUARDS,
 }

@@ -11,16 +11,21 @@ from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
-from elastic_operator.cluster.ledger import JobRef, Ledger
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.act import Actor
-from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.logs import FailureLogs
-from elastic_operator.loop.progress import Progress
-from elastic_operator.loop.read import Stores
+from elastic_operator.loop.compose import make_controller
+from elastic_operator.loop.dispatch import REPORT_SECONDS
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.picture import JobPicture
+from elastic_operator.metrics.shown import Shown
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.jobs import Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
@@ -62,7 +67,8 @@ class Operator:
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
         self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
-        self.controller = Controller(
+        self.shown = Shown()
+        self.controller = make_controller(
             stores=self.stores,
             ledger=self.ledger,
             actor=Actor(self.wire, self.stores, self.events, BUILD),  # type: ignore[arg-type]
@@ -84,6 +90,7 @@ class Operator:
             ),
             progress=Progress(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
+            planned=self.shown.see,
         )
         self._hear_all(dice)
 
@@ -109,12 +116,32 @@ class Operator:
         elif old is not None:
             store.observe_deleted(old["metadata"]["uid"], old["metadata"]["resourceVersion"])
 
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What the last pass allocated from; None before the first."""
+        return self.controller.decisions.observed.snapshot if self.controller.decisions else None
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What the last pass allocated."""
+        return self.controller.decisions.allocation if self.controller.decisions else None
+
+    @property
+    def reports_soon(self) -> bool:
+        """Whether it is about to write a status that only reports (151)."""
+        waiting = self.controller.reconciler.dispatcher._behind.values()
+        return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
+
+    def pictures(self) -> tuple[JobPicture, ...]:
+        """What metrics show of the jobs."""
+        return self.shown.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
+
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
             loop, trials = self.controller, self.controller.trials._running
-            if not (loop.dispatcher._busy or loop.reclaimer._writing or trials or self.logs._reading):
+            if not (loop.reconciler.dispatcher._busy or loop.reclaimer._writing or trials or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:
@@ -124,11 +151,11 @@ class Operator:
 
     async def _tell_events(self) -> None:
         while not self.events._queue.empty():
-            await self.events._tell(self.events._queue.get_nowait())
+            await self.events._write(self.events._queue.get_nowait())
 
     def doubt(self) -> None:
         """Decide everything again at the next pass."""
-        self.controller._forget()
+        self.controller.forget()
 
     def leave(self) -> None:
         """Hear of nothing more."""

@@ -10,11 +10,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.cluster import convert
-from elastic_operator.loop import act, controller, policies, read, requests, shapes, view
-from elastic_operator.loop.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
-from elastic_operator.plan import allocate, explain
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.loop import act
+from elastic_operator.plan import planner
+from elastic_operator.plan.allocation import allocate, explain
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.read import convert, policies, shapes
+from elastic_operator.read import jobs as read
+from elastic_operator.read import pending_pods as requests
+from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -23,7 +26,7 @@ from tests.simulate.violation import ViolationError
 
 FIRST_SECONDS = 180.0
 """No object waits longer for its first try, and for a look at everything anew after that."""
-AT_WHAT_IS_GIVEN = ("settle", "explain", "act")
+AT_WHAT_IS_GIVEN = ("reconcile", "explain", "act")
 """Stations that a job comes by when an allocation was made."""
 
 
@@ -42,14 +45,14 @@ class Station(NamedTuple):
 STATIONS = {
     "parse": Station(kinds.JOBS, read, "parse_spec"),
     "facts": Station(kinds.JOBS, read.Reader, "facts"),
-    "observe": Station(kinds.JOBS, view, "observe"),
+    "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
-    "demand": Station(kinds.JOBS, read, "demand_of"),
+    "demand": Station(kinds.JOBS, planner, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
-    "settle": Station(kinds.JOBS, controller, "settle"),
+    "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "request": Station(kinds.PODS, requests.Requests, "_look_at"),
+    "request": Station(kinds.PODS, requests.PendingPods, "_look_at"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
@@ -102,7 +105,7 @@ class Raising:
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are set aside hold as they last did for this operator."""
-        told, in_force = operator.controller.view.reader.policies.problems, self.server.in_force
+        told, in_force = operator.controller.world.reader.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]

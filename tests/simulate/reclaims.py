@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Reclaim
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Nomination
 from tests.simulate import server as kinds
 from tests.simulate.demand import Demand
 from tests.simulate.facts import (
@@ -72,7 +72,7 @@ class Reclaims:
         rest = [requests_of(p) for p, where in promised(self.server) if where == name and name_of(p) != name_of(pod)]
         require(room_for(requests_of(pod), node, [*held, *rest]), f"{told}, and has no room there")
 
-    def _go_for(self, pod: Body, reclaim: Reclaim, gone: list[Write]) -> None:
+    def _go_for(self, pod: Body, reclaim: Nomination, gone: list[Write]) -> None:
         names = [name_of(write.pod) for write in gone]
         for write in gone:
             early = write.promised.get(reclaim.uid) != reclaim.node

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop import policies
-from elastic_operator.plan import allocate
+from elastic_operator.plan.allocation import allocate
+from elastic_operator.read import policies
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
 from tests.simulate.moments import Moments
@@ -55,7 +55,7 @@ def errors(kind: str) -> float:
 
 
 @pytest.mark.parametrize("pods_pass", [False, True], ids=["before-it-is-asked-about", "when-its-pods-have-passed"])
-@pytest.mark.parametrize("station", ["settle", "act"])
+@pytest.mark.parametrize("station", ["reconcile", "act"])
 def test_others_lose_pods_once_at_most_for_a_job_that_raises_at_what_it_is_given(station: str, pods_pass: bool) -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")
@@ -124,7 +124,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             await world.advance(30)
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
-            resolved = world.operator.controller.view.reader.policies
+            resolved = world.operator.controller.world.reader.policies
             assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     lived(story)
@@ -139,7 +139,7 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
         return work(found, *arguments, **more)
 
     def guaranteed(world: World) -> list[int]:
-        return [team.quotas["a"].guaranteed for team in world.operator.controller.view.reader.policies.teams]
+        return [team.quotas["a"].guaranteed for team in world.operator.controller.world.reader.policies.teams]
 
     async def story(world: World) -> None:
         world.add_node(4, "a")

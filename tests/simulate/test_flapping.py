@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop import read
 from elastic_operator.metrics.jobs import job_families
-from elastic_operator.plan.allocate import Allocation, Allocator
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.read import jobs as read
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
 from tests.simulate.test_breaker import Evicted, limited_by
@@ -70,7 +70,7 @@ def status_of(world: World, job: Body) -> Any:
 
 def flapping(world: World) -> float:
     """The metric."""
-    families = {family.name: family for family in job_families(world.operator.controller.pictures())}
+    families = {family.name: family for family in job_families(world.operator.pictures())}
     return families["elastic_pytorch_flapping_jobs"].samples[0].value
 
 

@@ -8,10 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.cluster import ledger
-from elastic_operator.loop import read, view
 from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan import planner
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read import jobs as read
+from elastic_operator.read import ledger
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
 from tests.simulate.test_histories import GOES, batches
@@ -48,9 +49,9 @@ def test_what_is_known_to_go_wrong_still_does(seed):
         run_history(seed, hostile=True)
 
 
-def _wants_pods_as_it_can_be_read(seen: Observation) -> bool:
-    over = seen.status.finished or seen.held_back or seen.job.stands
-    return seen.job.spec is not None and not seen.job.spec.suspend and not over
+def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
+    over = obs.status.finished or obs.held_back or obs.job.stands
+    return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 
 def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
@@ -58,7 +59,7 @@ def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
 
 
 MUTANTS: dict[str, tuple[int, Callable[[], Any]]] = {
-    "pods of jobs that are over have no claim": (1, _instead(view, "held", lambda _seen: ())),
+    "pods of jobs that are over have no claim": (1, _instead(planner, "held", lambda _seen: ())),
     "a grace of a day is a day": (0, _instead(read.Reader, "grace_ceiling", lambda _reader, _namespace: DAY)),
     "a node is kept for as long as a pod was made to take": (6, _instead(Reclaimer, "_grace_seconds", lambda *_: DAY)),
     "deleted pods that no node has count": (21, _instead(ledger, "_will_never_run", lambda _pod: False)),

@@ -97,7 +97,7 @@ def test_nobody_goes_while_the_stores_are_not_fresh(add: Callable[[World, str], 
         job = teams(world, red=4)
         await world.advance(30)
         evicted, fresh = Evicted(world), False
-        world.operator.controller.dispatcher.fresh = lambda: fresh
+        world.operator.controller.reconciler.dispatcher.fresh = lambda: fresh
         add(world, "red")
         await world.advance(300)
         assert evicted.times == []
@@ -116,7 +116,7 @@ def test_a_job_that_ends_while_the_stores_are_not_fresh_ends_though_others_are_t
     async def story(world: World) -> None:
         job = teams(world, red=4)
         await world.advance(30)
-        world.operator.controller.dispatcher.fresh = lambda: False
+        world.operator.controller.reconciler.dispatcher.fresh = lambda: False
         add_small_job(world, "red")
         await world.advance(30)
         master = next(pod for pod in pods_of(world, job) if is_master(pod))
@@ -294,7 +294,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert len(pods_of(world, green)) == 6
         world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
         await world.advance(30)
-        going = {uid: who for uid, who in world.operator.controller._allocation.taken.items() if who.team == "red"}
+        going = {uid: who for uid, who in world.operator.allocation.taken.items() if who.team == "red"}
         node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
         others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
         gone = next(pod for pod in others if not is_master(pod))

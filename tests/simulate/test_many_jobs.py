@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.loop import controller, read, view
-from elastic_operator.loop import requests as waiting_pods
+from elastic_operator.loop import reconciler
+from elastic_operator.loop import world as stored
+from elastic_operator.plan import planner
+from elastic_operator.read import jobs as read
+from elastic_operator.read import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -51,7 +54,7 @@ def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_s
             world.machines.step()  # those that started have news by the next pass
         assert started == [3, 6, 9, 10]
 
-    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -63,19 +66,19 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
             world.server.edit(kinds.JOBS, job, {**job["spec"], "suspend": False})
         jobs, planned = world.operator.stores.jobs, list[tuple[int, int]]()
 
-        def settle(seen: Any, *arguments: Any, **more: Any) -> Any:
-            planned.append((seen.job.generation, jobs.get(seen.job.uid).metadata.generation))
-            return settle_as_it_is(seen, *arguments, **more)
+        def reconcile(obs: Any, *arguments: Any, **more: Any) -> Any:
+            planned.append((obs.job.generation, jobs.get(obs.job.uid).metadata.generation))
+            return reconcile_as_it_is(obs, *arguments, **more)
 
-        settle_as_it_is = controller.settle
-        with patch.object(controller, "settle", settle):
+        reconcile_as_it_is = planner.reconcile
+        with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += controller.WORDING_SECONDS
+                world.moments.passed += reconciler.WORDING_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()
 
-    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -84,9 +87,9 @@ def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
         with_jobs(world, JOBS)
         await world.come_to_rest()
         looked, plans, per_pass = list[str](), list[str](), list[tuple[int, int]]()
-        observe = noted(view.observe, lambda job, *_: job.name, looked)
-        settle = noted(controller.settle, lambda seen, *_: seen.job.name, plans)
-        with patch.object(view, "observe", observe), patch.object(controller, "settle", settle):
+        observe = noted(planner.observe, lambda job, *_: job.name, looked)
+        reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, plans)
+        with patch.object(planner, "observe", observe), patch.object(planner, "reconcile", reconcile):
             for _ in range(130):
                 before = len(looked), len(plans)
                 world.moments.passed += 1.0
@@ -95,7 +98,7 @@ def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
         assert max(per_pass) == (AT_ONCE, AT_ONCE)
         assert len(set(looked)) == len(set(plans)) == JOBS
 
-    with patch.object(controller, "MOST_SETTLED", AT_ONCE):
+    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -113,8 +116,8 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             return ""
 
         parse = noted(read.parse_spec, turn, [])
-        look = noted(waiting_pods.Requests._request, turn, [])
-        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.Requests, "_request", look):
+        look = noted(waiting_pods.PendingPods._request, turn, [])
+        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.PendingPods, "_request", look):
             ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
             while not ahead.done():
                 turns += 1
@@ -124,5 +127,5 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             assert len(read_in) == 2 * JOBS
         assert len(owners(world)) == JOBS
 
-    with patch.object(view, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
+    with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
         lived(story)

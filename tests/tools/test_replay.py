@@ -8,8 +8,8 @@ import sys
 from dataclasses import replace
 
 from elastic_operator.command_line import main
-from elastic_operator.plan.model import Request
-from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot
 
 
@@ -77,7 +77,7 @@ def test_the_team_is_the_one_that_owns_the_namespace(desk):
 
 def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
     owner = Team("b", uid="b", quotas={"default": Quota(guaranteed=1)})
-    waiting = Request("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
+    waiting = PendingPod("r", "team-b", "notebook", NOW - 60, make_shape(1), preempts=False)
     held = make_snapshot([make_node("n1", 2)], [make_job("big", 1, 2, on="n1 n1")])
     snapshot = replace(held, teams=(owner,), team_of={"team-b": "b"}, requests=(waiting,))
     lines = desk.says("replay", desk.snapshot(snapshot)).splitlines()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.plan.team import DEFAULT_POLICY, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
 from elastic_operator.settings import Settings
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.manifests import Changes, read_changes

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import Request, Snapshot
-from elastic_operator.plan.team import Flavor, Quota, Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import PendingPod, Snapshot
+from elastic_operator.plan.facts.team import Flavor, Quota, Team
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot
@@ -57,7 +57,7 @@ TEAMS = st.builds(
 )
 FLAVORS = st.builds(Flavor, name=WORDS, resources=st.lists(WORDS, max_size=2).map(tuple), node_selector=LABELS)
 REQUESTS = st.builds(
-    Request,
+    PendingPod,
     uid=WORDS,
     namespace=WORDS,
     name=WORDS,

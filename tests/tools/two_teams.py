@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools import snapshot_file
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, name_of
 from tests.simulate.server import Body
 from tests.virtual.line import Faults, Line
+from tests.virtual.loop import OUTSIDE
 from tests.virtual.story import Deed, Fact
 from tests.virtual.world import ProcessWorld
 
@@ -102,6 +104,24 @@ def let_go(does: bool) -> Deed:
     def do(world: ProcessWorld) -> None:
         world.machines.let_go = does
         world.stir()
+
+    return do
+
+
+def start_pods(*, first: float, then: float) -> Deed:
+    """Kubelets start the first pod so many seconds after it was placed, and each further one so much later."""
+
+    def do(world: ProcessWorld) -> None:
+        due: dict[str, float] = {}
+
+        def pulls(pod: Body) -> bool:
+            uid, now = pod["metadata"]["uid"], world.moments.passed
+            if uid not in due:
+                due[uid] = max(now + first, max(due.values(), default=0.0) + then)
+                asyncio.get_running_loop().call_at(due[uid], world.stir, context=OUTSIDE)
+            return now < due[uid]
+
+        world.machines.pulls = pulls
 
     return do
 

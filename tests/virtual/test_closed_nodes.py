@@ -115,6 +115,7 @@ def test_pods_that_a_node_has_stay_there_when_it_closes() -> None:
             deed(world)
         world.machines.waits["toy"] = {"reason": "ContainerCreating"}
         await world.until("both have a node", lambda: len(list(filter(node_of, world.pods("toy")))) == 2, seconds=5)
+        await world.advance(0.5)  # news of nodes may be faster than news of pods
         [node] = places(world)
         cordoned(world, node)
         await world.advance(30)

@@ -58,7 +58,8 @@ STORIES: dict[str, Story] = {
     "a ceiling that comes later is for pods that are there": (
         begins(200),
         Row("made as asked", comes=(made_with(200),)),
-        Row("it shrinks under a policy", (policy(5), *SHRINK), (leaves_within(5),)),
+        Row("a policy comes", (policy(5),), stays=0.5),
+        Row("it shrinks under it", SHRINK, (leaves_within(5),)),
     ),
     "no grace at all is a second, as a deletion by force would lose the pod's end": (
         begins(200, policy(0)),
@@ -87,7 +88,7 @@ def kept_for(seconds: float) -> Fact:
 def test_a_node_is_kept_for_a_foreign_pod_no_longer_than_those_who_make_way_may_take_to_go() -> None:
     story = (
         begins(200),
-        Row("they have less time now", (policy(5), let_go(False)), ()),
+        Row("they have less time now", (policy(5), let_go(False)), stays=0.5),
         Row("somebody is entitled", (an_owner_asks_for_one,), (leaves_within(5), kept_for(5 + RESERVATION_SECONDS))),
     )
     tell(story, 1)

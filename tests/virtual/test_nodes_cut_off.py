@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.cluster import convert
-from elastic_operator.loop.progress import Target
+from elastic_operator.pods.launcher_client import Target
+from elastic_operator.read import convert
 from elastic_worker import contract
 from tests.build.groups import said_by
 from tests.simulate import server as kinds

@@ -94,9 +94,10 @@ STORIES: dict[str, Story] = {
             starts(template=template(priorityClassName="polite")),
             (settled("toy", 2), classes("polite", "polite"), without_word),
         ),
+        Row("the class goes", (remove_class("polite"),), stays=0.5),
         Row(
             "the job runs on, and grows",
-            (remove_class("polite"), edit("toy", maxReplicas=3)),
+            (edit("toy", maxReplicas=3),),
             (settled("toy", 3), classes("polite", "polite", OURS[1]), condition("toy", TOLD, "PodsNeverPreempt")),
             never=(preempts,),
         ),

@@ -9,7 +9,7 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import job, nodes
+from tests.virtual.deeds import HOME, job, nodes
 from tests.virtual.world import ProcessWorld, live
 
 OWNER, GUEST = "red", "blue"
@@ -86,5 +86,34 @@ def test_a_leader_that_dies_in_the_middle_costs_nobody_a_second_pod(step: str, s
         require(not node_of(world.pod(name_of(older))), "who came before got what was not made free for him")
         history = world.status("toy")["history"]
         require([change["to"] for change in history[: len(history) - known]] == [7], f"{history}")
+
+    live(seed, story)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_have_it_decided_over_and_over(
+    seed: int,
+) -> None:
+    """Each decision would be the same until the nomination is answered: in virtual time, one without end."""
+    count = 8
+
+    async def story(world: ProcessWorld) -> None:
+        nodes(count, 4)(world)
+        for team, guaranteed in ((OWNER, 2 * count), (HOME, 0)):
+            spec = {"namespaces": [team], "flavors": [{"name": "a", "guaranteed": guaranteed}]}
+            world.server.create(kinds.POLICIES, {"metadata": {"name": team}, "spec": spec})
+        world.start()
+        names = [f"job-{index}" for index in range(count)]
+        for name in names:
+            job(name, small=2, big=4)(world)
+        await world.until("they run", lambda: all(world.settled(name, 4) for name in names), seconds=10)
+        await world.advance(3.0)
+        began = world.moments.passed
+        owners = [name_of(world.add_foreign(OWNER, gpus=1, pool="a")) for _ in range(2 * count)]
+        await world.until("all of them run", lambda: all(node_of(world.pod(name)) for name in owners), seconds=120)
+        await world.advance(10.0)
+        written = [entry for each in world.replicas for entry in each.line.requests(since=began)]
+        statuses = sum(writes_job_status(entry.request) for entry in written)
+        require(statuses <= 3.5 * count, f"{statuses} statuses of {count} jobs, each of which gives 2 pods")
 
     live(seed, story)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.plan.waiting import UNSEEN_SECONDS
+from elastic_operator.plan.job.waiting import UNSEEN_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.violation import require

@@ -1,4 +1,4 @@
-"""What the operator adds to the pods of Elastic jobs, by name, and what their templates therefore must not hold."""
+"""What the operator adds to the pods of Elastic jobs, by name, and what their templates therefore must not contain."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from elastic_worker import contract
 INJECT_CONTAINER = "elastic-pytorch-inject"
 """The init container that brings the launcher."""
 RUNTIME_VOLUME = "elastic-runtime"
-"""Where it brings it to."""
+"""The volume that it brings the launcher into."""
 WISH_VOLUME = "elastic-wish"
-"""In which the master finds who is to take part."""
+"""The volume in which the master finds who takes part."""
 SCRATCH_VOLUME = "elastic-scratch"
 """For temporary files, where the container's own file system is read-only."""
 SCRATCH_FOLDER = "/var/run/elastic-pytorch"
@@ -76,7 +76,7 @@ def instead_of(variable: str) -> str:
 
 
 def injector(image: str) -> dict[str, Any]:
-    """The init container, which copies the launcher out of its image; it needs no right at all for that."""
+    """The init container, which copies the launcher out of its image. It needs no right at all for that."""
     return {
         "name": INJECT_CONTAINER,
         "image": image,
@@ -105,7 +105,7 @@ def requested_template(spec: JobSpec, role: str) -> dict[str, Any]:
 
 
 def elastic_errors(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """What stands in the way of what is added to pods of this template, which is at the path `at`."""
+    """Parts of this template, at the path `at`, that conflict with what is added to its pods."""
     pod, pod_at = template["spec"], (*at, "spec")
     for index, volume in enumerate(pod.get("volumes") or ()):
         if volume["name"] in OUR_VOLUMES:

@@ -1,4 +1,4 @@
-"""What is wrong with a job's spec, said so that the user can act: field, value, and what to write instead."""
+"""Mistakes in a job's spec, in words that the user can act on: field, value, and what to write instead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One mistake: where it stands, what stands there, and the remedy ("must be ...")."""
+    """One mistake: its place, the value there, and the remedy ("must be ...")."""
 
     path: Path
     remedy: str
@@ -67,7 +67,7 @@ def _step(part: str | int) -> str:
 
 
 def _shown(value: object) -> str:
-    """A scalar as it would stand in YAML; of mappings and lists only that, for they may be of any depth."""
+    """A scalar as it would look in YAML. Of mappings and lists only their kind, as they may be of any depth."""
     if value is ABSENT:
         return ""
     if isinstance(value, dict | list):
@@ -95,6 +95,8 @@ _REMEDIES = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "string_pattern_mismatch": "must match {pattern}",
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
     "string_too_long": "must be at most {max_length} characters long",

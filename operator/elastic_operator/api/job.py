@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from elastic_worker.contract import ROLE_MASTER
+
 GROUP = "elastic-pytorch.dev"
 VERSION = "v1beta1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -298,7 +300,7 @@ class JobSpec(ApiModel):
 
     def template_of(self, role: str) -> dict[str, Any]:
         """The PodTemplateSpec of `role` ("master" or "worker")."""
-        own = self.master if role == "master" else self.worker
+        own = self.master if role == ROLE_MASTER else self.worker
         return own.template if own else self.template
 
     def sizes(self) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
-"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those.
+"""The torchrun line in a pod template: which of its flags the job does not follow, and the line without those (130).
 
 Lines are pasted from tutorials with addresses and numbers of their own. torchrun prefers a flag to the variable of that
-name, so pods would look for each other where nobody is, and wait there in silence. A flag is therefore treated as its
-variable is (`PET_NNODES` for `--nnodes`): where a template must not set the one, the other is taken away and named, or
-refused where the job would be another one without it, or where a shell reads the line (130). A value that refers to a
-variable, as `$(MASTER_ADDR)` does, stays.
+name, so pods would look for each other at a wrong address, and wait there in silence. A flag is therefore treated like
+its variable (`PET_NNODES` for `--nnodes`). If a template must not set the variable, the flag is removed and named; or
+it is refused, if the job would be another one without it, or if a shell reads the line. A value that refers to a
+variable, such as `$(MASTER_ADDR)`, stays.
 """
 
 from __future__ import annotations
@@ -34,16 +34,27 @@ RANK_OF_POD = (
 BY_ITSELF = (
     "must be torchrun in Elastic mode: it starts the processes of its machine by itself, and each pod would train alone"
 )
+BY_ACCELERATE = (
+    "must be `torchrun SCRIPT`, under which the same script runs, or have --multi_gpu, --rdzv_backend=c10d,"
+    " --rdzv_conf=$(PET_RDZV_CONF) and --max_restarts=$(PET_MAX_RESTARTS) ($PET_RDZV_CONF in a shell): as it stands the"
+    " pods would not meet, or each would train alone"
+)
 
 OTHER_BACKENDS = ("etcd", "etcd-v2", "static")
-"""Torch's own beside c10d. One that torch does not know is the image's, with an endpoint of its own."""
+"""Torch's own backends beside c10d. A backend that torch does not know belongs to the image, with an endpoint of its
+own.
+"""
 OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
-"""Programs that start training processes without torch's agent. Others are found out by the launcher (140)."""
+"""Programs that start training processes without torch's agent. The launcher finds out others (140)."""
+ACCELERATE_GROUPS = {"--multi_gpu", "--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--config_file"}
+"""Options of `accelerate launch` with which it calls torchrun, or which bring a configuration that may say so."""
 LAUNCH = "torch.distributed.launch"
 MOST_NAMED = 8
-"""Flags in the message of a condition."""
+"""The most flags in the message of a condition."""
+MOST_BEFORE_LAUNCH = 8
+"""Words of a command before the module that python runs."""
 MOST_TEXT = 16_384
-"""Characters of a text for a shell that is read."""
+"""The most characters that are read of a text for a shell."""
 _MODULES = ("torch.distributed.run", LAUNCH)
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuv]+")
@@ -55,24 +66,59 @@ _BEFORE_A_COMMAND = re.compile(r"[;&|(){\n]+|then|do|else|exec|time|[A-Za-z_]\w*
 
 @dataclass(frozen=True, slots=True)
 class LaunchLine:
-    """A call of torchrun: the words that start it, none where torchrun is added, and what stands after them."""
+    """A call of torchrun: the words that start it (none if torchrun is added), and the words after them."""
 
     launcher: tuple[str, ...]
     options: tuple[Option, ...]
     program: tuple[str, ...]
 
     def value(self, name: str) -> str:
-        """Of an option; the last one counts."""
+        """The value of an option; the last one counts."""
         return next((option.value for option in reversed(self.options) if option.name == name), "")
 
     def without(self, taken: Sequence[Option]) -> list[str]:
-        """What stands after the launcher, but for these options."""
+        """The words after the launcher, without these options."""
         kept = (word for option in self.options if option not in taken for word in option.words)
         return [*kept, *self.program]
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What a template's main container runs, taken apart once: a text for a shell is a tenant's, and may be long.
+
+    `at` is the container's path. `text` is the number of the word that is such a text, as in `bash -c TEXT`, 0 where
+    none is; `in_text` are the words of that one.
+    """
+
+    at: Path
+    main: Mapping[str, Any]
+    words: tuple[str, ...]
+    line: LaunchLine | None
+    text: int
+    in_text: Sequence[str]
+
+    def path(self, number: int) -> Path:
+        """Of a word, counted from the first of `command` and on through `args`."""
+        command = self.main.get("command") or ()
+        return (*self.at, *(("command", number) if number < len(command) else ("args", number - len(command))))
+
+    def path_of(self, option: Option) -> Path:
+        """Of an option in the line."""
+        assert self.line is not None
+        return self.path(len(self.line.launcher) + option.at)
+
+    def line_in_text(self) -> LaunchLine | None:
+        """The call of torchrun in the text that trains: the last one. Before it, nodes may be checked one by one."""
+        words = self.in_text
+        found = None
+        for number, word in enumerate(words):
+            if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
+                found = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ()) or found
+        return found
+
+
 def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
-    """The main container's call of torchrun; None where it calls something else, or torchrun wrongly."""
+    """The main container's call of torchrun; None if it calls something else, or torchrun wrongly."""
     words = _words(main)
     launcher = _launcher(words)
     if not launcher and main.get("command"):
@@ -81,7 +127,7 @@ def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
 
 
 def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
-    """The main container with a torchrun line that the job can follow: its `command` and `args`, all else as it is.
+    """The main container with a torchrun line that the job can follow in `command` and `args`; all else is unchanged.
 
     A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, as torchrun is added.
     """
@@ -96,75 +142,114 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 
 
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
-    """A warning of the flags that the job goes on without, by the paths of its templates; "" where there are none."""
+    """A warning of the flags that the job does not use, by the paths of its templates; "" if there are none."""
     found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
     hidden = len(found) - MOST_NAMED
     return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
 
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """Flags that are not used; and those that a job is refused for, where it has run before they were."""
-    yield from launch_errors(template, spec, at=at)
-    main = main_container(template)
-    line = line_of(main)
-    number = _shell_text(_words(main)) if line is None and spec.is_elastic else 0
-    if number:
-        line = next(reversed([*_lines_in(_words(main)[number])]), None)
+    """Flags that are not used; and those that a new job is refused for, if the job has run before they were refused."""
+    command = _command(template, at=at)
+    yield from _errors(command, spec)
+    line, number = command.line, 0
+    if line is None and spec.is_elastic:
+        line, number = command.line_in_text(), command.text
     if line is None:
         return
     for option, reason in _not_followed(line, spec):
         if not _is_as_the_job(option, spec):
-            place = _word(template, number, at=at) if number else _place(template, line, option, at=at)
+            place = command.path(number) if number else command.path_of(option)
             yield FieldError(place, NOT_USED.format(reason=reason), _written(option))
 
 
 def launch_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """What of the torchrun line in the template at this path cannot be kept, nor be taken away."""
-    main = main_container(template)
-    yield from _rank_errors(template, spec, at=at)
+    """Parts of the torchrun line in the template at this path that can be neither kept nor removed."""
+    yield from _errors(_command(template, at=at), spec)
+
+
+def _errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
+    yield from _rank_errors(command, spec)
     if spec.is_elastic:
-        yield from _other_launchers(template, at=at)
-    if spec.is_elastic or spec.sizes() == (1,):
+        yield from _other_launchers(command)
         return
-    line = line_of(main)
-    if line is not None:
-        for option, remedy in _refused(line):
-            yield FieldError(_place(template, line, option, at=at), remedy, _written(option))
+    if spec.sizes() == (1,):
         return
-    words = _words(main)
-    number = _shell_text(words)
-    # The one that trains is the last: before it nodes may be checked, each by itself.
-    for line in [*_lines_in(words[number])][-1:] if number else ():
+    yield from _accelerate_errors(command, spec)
+    if command.line is not None:
+        for option, remedy in _refused(command.line):
+            yield FieldError(command.path_of(option), remedy, _written(option))
+    elif line := command.line_in_text():
         refused = [*_refused(line), *((o, IN_A_SHELL.format(reason=why)) for o, why in _not_followed(line, spec))]
         for option, remedy in refused:
             if not (option.name == "--nnodes" and _allows(option.value, spec)):
-                yield FieldError(_word(template, number, at=at), remedy, _written(option))
+                yield FieldError(command.path(command.text), remedy, _written(option))
 
 
-def _rank_errors(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
-    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, maxReplicas."""
-    main = main_container(template)
-    for index, variable in enumerate(main.get("env") or ()):
+def _rank_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
+    """A script that is given its pod's rank waits for as many pods as WORLD_SIZE says, which is maxReplicas."""
+    for index, variable in enumerate(command.main.get("env") or ()):
         value = variable.get("value") or ""
         if f"$({contract.ENV_POD_RANK})" in value and (spec.is_elastic or len(spec.sizes()) > 1):
-            number = template["spec"]["containers"].index(main)
-            yield FieldError((*at, "spec", "containers", number, "env", index, "value"), RANK_OF_POD, value)
+            yield FieldError((*command.at, "env", index, "value"), RANK_OF_POD, value)
 
 
-def _other_launchers(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
-    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end.
+def _other_launchers(command: _Command) -> Iterator[FieldError]:
+    """A command that never calls torchrun: the job would fail, but only after each pod has trained alone to its end
+    (140).
 
-    In a text for a shell the one that trains is the last: before it nodes may be checked under mpirun.
+    In a text for a shell, the last command trains: before it, nodes may be checked under mpirun.
     """
+    called = command.in_text if command.text else command.words
+    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
+    program = called[max(starts) if command.text else 0] if called else ""
+    if basename(program) in OTHER_LAUNCHERS and not {"torchrun", *_MODULES} & set(map(basename, called)):
+        yield FieldError(command.path(command.text), BY_ITSELF, program)
+
+
+def _accelerate_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]:
+    """An `accelerate launch` that trains: it calls torchrun with a rendezvous of its own if it is not given the job's.
+
+    Where a job has one size, the pod's rank and an address may be given instead, as for machines that are set up by
+    hand. In Elastic mode the launcher sees what torchrun is called with (131).
+    """
+    called = command.in_text if command.text else command.words
+    first = range(len(called) if command.text else min(len(called), MOST_BEFORE_LAUNCH))
+    start = max((n for n in first if _is_accelerate(called, n)), default=None)
+    if start is None or {"torchrun", *_MODULES} & set(map(basename, called[start:])):
+        return
+    given = dict(_given(called[start:]))
+    groups = not given.keys().isdisjoint(ACCELERATE_GROUPS)
+    meets = given.get("--rdzv_backend") == "c10d" and "$" in given.get("--rdzv_conf", "")
+    is_ranked = len(spec.sizes()) == 1 and "$" in given.get("--machine_rank", "")
+    if not (groups and (meets or is_ranked)):
+        yield FieldError(command.path(command.text), BY_ACCELERATE, " ".join(called[start : start + 2]))
+
+
+def _is_accelerate(words: Sequence[str], number: int) -> bool:
+    """Whether a call of accelerate's launcher begins with that word."""
+    program, following = basename(words[number]), [*words[number + 1 : number + 2]]
+    if program == "-m":
+        return following == ["accelerate.commands.launch"]
+    is_first = number == 0 or _BEFORE_A_COMMAND.fullmatch(words[number - 1]) is not None
+    return is_first and (program == "accelerate-launch" or (program == "accelerate" and following == ["launch"]))
+
+
+def _given(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Of each option its name with underscores, and its value, or the next word."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            yield f"--{name[2:].replace('-', '_')}", value if equals else following
+
+
+def _command(template: Mapping[str, Any], *, at: Path) -> _Command:
     main = main_container(template)
     words = _words(main)
-    number = _shell_text(words)
-    called = _words_in(words[number]) if number else words[:1]
-    starts = (n for n in range(len(called)) if n == 0 or _BEFORE_A_COMMAND.fullmatch(called[n - 1]))
-    program = called[max(starts)] if called else ""
-    calls_torchrun = {"torchrun", *_MODULES} & set(map(basename, called if number else words))
-    if basename(program) in OTHER_LAUNCHERS and not calls_torchrun:
-        yield FieldError(_word(template, number, at=at), BY_ITSELF, program)
+    text = _shell_text(words)
+    in_text = _words_in(words[text]) if text else []
+    place = (*at, "spec", "containers", template["spec"]["containers"].index(main))
+    return _Command(place, main, words, line_of(main), text, in_text)
 
 
 def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
@@ -173,7 +258,7 @@ def _words(main: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The words that start torchrun, () where these do not."""
+    """The words that start torchrun, () if these do not."""
     if words and basename(words[0]) == "torchrun":
         return words[:1]
     if not words or not _PYTHON.fullmatch(basename(words[0])):
@@ -186,7 +271,7 @@ def _launcher(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
-    """None where torchrun would not take it: that is torchrun's to tell."""
+    """The call; None if torchrun would not accept it, which is torchrun's to report."""
     try:
         line = flags.read(words[len(launcher) :], is_launch=LAUNCH in launcher)
     except flags.UsageError:
@@ -195,7 +280,7 @@ def _read(words: Sequence[str], launcher: tuple[str, ...]) -> LaunchLine | None:
 
 
 def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str]]:
-    """The options that the job goes on without, with the reason."""
+    """The options that the job does not follow, with the reason."""
     names = {option.name for option in line.options}
     endpoint, backend = line.value("--rdzv-endpoint"), line.value("--rdzv-backend")
     for option in line.options:
@@ -219,7 +304,7 @@ def _not_followed(line: LaunchLine, spec: JobSpec) -> Iterator[tuple[Option, str
 
 
 def _reason(name: str) -> str:
-    """Why a template must not set an option's variable; "" where it may, or where torchrun makes nothing of it."""
+    """Why a template must not set an option's variable; "" if it may, or if torchrun ignores it."""
     variable = f"PET_{name.removeprefix('--').replace('-', '_').upper()}"
     if name == "--node-rank":
         return ""
@@ -237,7 +322,7 @@ def _refused(line: LaunchLine) -> Iterator[tuple[Option, str]]:
 
 
 def _is_as_the_job(option: Option, spec: JobSpec) -> bool:
-    """Whether an --nnodes says what the job does."""
+    """Whether an --nnodes agrees with the job."""
     return option.name == "--nnodes" and _nnodes(option.value) == (spec.sizes()[0], spec.max_replicas)
 
 
@@ -256,40 +341,18 @@ def _written(option: Option) -> str:
     return " ".join(option.words)
 
 
-def _place(template: Mapping[str, Any], line: LaunchLine, option: Option, *, at: Path) -> Path:
-    return _word(template, len(line.launcher) + option.at, at=at)
-
-
-def _word(template: Mapping[str, Any], number: int, *, at: Path) -> Path:
-    """The path of a word of the main container's, counted from the first of `command` and on through `args`."""
-    main = main_container(template)
-    command = main.get("command") or ()
-    where = ("command", number) if number < len(command) else ("args", number - len(command))
-    return (*at, "spec", "containers", template["spec"]["containers"].index(main), *where)
-
-
 def _shell_text(words: Sequence[str]) -> int:
-    """Which word is a program for a shell, as in `bash -c TEXT`; 0 where none is."""
+    """The index of the word that is a program for a shell, as in `bash -c TEXT`; 0 if there is none."""
     if not words or basename(words[0]) not in _SHELLS:
         return 0
     texts = (number for number, word in enumerate(words[1:-1], 2) if _SHELL_TEXT.fullmatch(word))
     return next(texts, 0)
 
 
-def _lines_in(text: str) -> Iterator[LaunchLine]:
-    """The calls of torchrun in a text for a shell."""
-    words = _words_in(text)
-    for number, word in enumerate(words):
-        if basename(word) == "torchrun" or (word in _MODULES and words[number - 1] == "-m"):
-            line = _read(words[number + 1 : number + 2 + 2 * flags.MOST_OPTIONS], ())
-            if line is not None:
-                yield line
-
-
 def _words_in(text: str) -> list[str]:
-    """Those of a text for a shell, and what stands between its commands; none where they cannot be told apart.
+    """The words of a text for a shell, and the separators of its commands; none if it cannot be split.
 
-    A longer text is not read: it is a tenant's, and reading it takes the time of all.
+    A longer text is not read: it is a tenant's, and reading it takes everybody's time.
     """
     if len(text) > MOST_TEXT:
         return []

@@ -1,5 +1,7 @@
-"""What a job that was deleted without its pods (`kubectl delete --cascade=orphan`) leaves in the way of the next one of
-its name: nobody owns it, nothing takes it away, and the pods among it hold GPUs.
+"""Objects that a job deleted without its pods (`kubectl delete --cascade=orphan`) leaves behind (82).
+
+They stand in the way of the next job of that name. Nobody owns them, nothing removes them, and the pods among them hold
+GPUs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""An object as the API server delivers it -> its spec and status, or `InvalidSpecError` with everything that is wrong.
+"""Turns an object from the API server into its spec and status, or `InvalidSpecError` with every mistake.
 
-The CRDs refuse most mistakes when an object is written. What is left for here: the opaque pod templates, and objects
-that were stored under an older CRD. Whatever a user managed to store, the outcome is a spec or an `InvalidSpecError`.
+The CRDs refuse most mistakes when an object is written. This module handles the rest: the opaque pod templates, and
+objects that were stored under an older CRD. Whatever a user managed to store, the result is a spec or an
+`InvalidSpecError`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_operator.api import pod_shape
+from elastic_operator.api import pod_types as pod_shape
 from elastic_operator.api.elastic import elastic_errors
 from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
 from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
@@ -23,18 +24,20 @@ from elastic_operator.api.template import GPU_RESOURCES
 from elastic_operator.api.template_rules import role_errors, template_errors
 
 MAX_DEPTH = 64
-"""Of nested mappings and lists in a spec. A pod template needs fewer than 20; copying and dumping recurse."""
+"""The deepest nesting of mappings and lists in a spec. A pod template needs fewer than 20; copying and
+dumping recurse.
+"""
 
 MAX_TEMPLATE = 256 * 1024
-"""Bytes of a pod template as JSON. Each pod is made from a copy, and each message may repeat it."""
+"""The most bytes of a pod template as JSON. Each pod is made from a copy, and each message may repeat it."""
 TOO_LARGE = (
     "must be at most 256 kB as JSON, not {size} kB: bring long lists and texts in by a ConfigMap, a volume or the image"
 )
 IGNORED = "this release of the operator has no such field; the job goes on without it. Take it away, or upgrade"
 MOST_IGNORED = 8
-"""A message names no more of the ignored fields than this."""
+"""A message names no more ignored fields than this."""
 _LEAVES = (str, int, float, bool, type(None))
-"""Most values of a large template; to ask for these first is five times cheaper than to ask for a mapping."""
+"""Most values of a large template; to test for these first is five times cheaper than to test for a mapping."""
 _TEMPLATES: tuple[Path, ...] = (("template",), ("master", "template"), ("worker", "template"))
 
 
@@ -64,10 +67,10 @@ def parse_spec(
 
 
 def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """A job's spec without the fields that are not known here, and a warning of these; "" where there is none.
+    """A job's spec without the fields that are not known here, and a warning of these, "" if there are none (99).
 
-    They are of a later release of the operator, whose definitions stay when the operator is rolled back. Those of pods
-    are not looked at.
+    They belong to a later release of the operator, whose definitions stay when the operator is rolled back. Fields of
+    pods are not looked at.
     """
     if _deeper_than(raw, MAX_DEPTH):
         return raw, ""
@@ -82,12 +85,12 @@ def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 
 def unused_flags(spec: JobSpec) -> str:
-    """A warning of torchrun's flags in the templates that the job does not follow; "" where there are none."""
+    """A warning of torchrun's flags in the templates that the job does not follow; "" if there are none."""
     return flags_not_used(spec, _templates_in_use(spec))
 
 
 def _without(value: Any, path: Path) -> Any:
-    """A copy of nested mappings and lists without what stands at the path."""
+    """A copy of nested mappings and lists without the value at the path."""
     step, *rest = path
     if not rest:
         return {key: child for key, child in value.items() if key != step}
@@ -177,7 +180,7 @@ def _size_errors(raw: object) -> Iterator[FieldError]:
 
 
 def _at(value: object, path: Path) -> object:
-    """What stands at a path; None where that does not exist."""
+    """The value at a path; None if there is none."""
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
     return value

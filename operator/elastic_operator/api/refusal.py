@@ -1,6 +1,7 @@
-"""What the API server says of a pod that it refuses, said of the job that the pod was made for.
+"""Turns the API server's refusal of a pod into words about the job that the pod was made for.
 
-The user wrote no pod but a template: fields are named where they stand in the job, and each mistake has its remedy.
+The user wrote no pod but a template. So a message names fields by their places in the job, and has a remedy for each
+mistake.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.status import shortened
 from elastic_operator.api.template import main_container
+from elastic_worker.contract import ROLE_MASTER
 
 _PREAMBLE = re.compile(
     r'^Pod "[^"]*" is invalid: |^Pod in version "v1" cannot be handled as a Pod: (strict decoding error: )?'
@@ -39,7 +41,7 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
 
     `own_variables` of the main container's environment stand before the user's.
     """
-    own = spec.master if role == "master" else spec.worker
+    own = spec.master if role == ROLE_MASTER else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
     told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", shortened(message)))
     told = _UNKNOWN_FIELD.sub(_UNKNOWN, told)
@@ -57,6 +59,6 @@ def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables
 
 
 def pod_blocked(message: str) -> str:
-    """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it."""
+    """A refusal that may pass without an edit (a quota, a policy, a webhook), with what can be done about it (27)."""
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in message), "Have that changed, or the template.")
     return f"the API server takes no more pods of this job: {shortened(message).rstrip('.')}. {remedy}"

@@ -65,8 +65,10 @@ def template_errors(template: Mapping[str, Any], *, at: Path, gpu_resources: Seq
 
 
 def role_errors(spec: JobSpec, *, gpu_resources: Sequence[str]) -> Iterator[FieldError]:
-    """What is wrong between the master's and the workers' templates."""
-    master, worker = (gpus_of(spec.template_of(role), gpu_resources) for role in ("master", "worker"))
+    """Contradictions between the master's and the workers' templates."""
+    master, worker = (
+        gpus_of(spec.template_of(role), gpu_resources) for role in (contract.ROLE_MASTER, contract.ROLE_WORKER)
+    )
     if worker and not master:
         path: Path = ("spec", "master", "template") if spec.master else ("spec", "template")
         yield FieldError(path, NO_GPUS.format(gpus=worker, resource=gpu_resources[0]))

@@ -1,8 +1,8 @@
-"""What the pods of Elastic jobs have that others have not: the launcher, what it is told, and the master's wish file.
+"""What only the pods of Elastic jobs have: the launcher, its orders, and the master's file of who takes part.
 
-The launcher comes with an init container into a volume, so that images need not have it. The master finds who is to
-take part in a file which the kubelet keeps as the pod's annotation is; it is mounted as a folder, for the kubelet does
-not renew single files (subPath).
+An init container brings the launcher into a volume, so that images need not have it. The master finds who takes part in
+a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, as the kubelet does not renew
+single files (subPath).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
 
 RUNTIME_SIZE = "16Mi"
-"""Most that the launcher may take; it takes a fraction."""
+"""The most that the launcher may take; it takes a fraction."""
 SCRATCH_VARIABLES = ("TMPDIR", "HOME", "TORCHINDUCTOR_CACHE_DIR")
-"""Where programs write without being asked to."""
+"""Places where programs write without being asked to."""
 
 
 def make_elastic(
@@ -54,7 +54,7 @@ def make_elastic(
 
 
 def _add_pull_secrets(pod: dict[str, Any], names: Sequence[str]) -> None:
-    """The user's come first: the kubelet tries them in this order for each image."""
+    """Add the pull secrets after the user's: the kubelet tries them in this order for each image."""
     users = pod.get("imagePullSecrets") or []
     known = {secret.get("name") for secret in users}
     if added := [{"name": name} for name in dict.fromkeys(names) if name not in known]:
@@ -85,7 +85,7 @@ def environment(
 
 
 def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
-    """What the pod is made with beside what every pod has."""
+    """The annotations that the pod has beside those of every pod."""
     ours = {contract.ANNOTATION_SECRET: secret_name(job.name, job.uid, old=create.old_secret)}
     if create.role == ROLE_MASTER:
         ours[contract.ANNOTATION_MASTER_EPOCH] = str(create.master_epoch)
@@ -94,7 +94,7 @@ def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
 
 
 def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, port: int) -> dict[str, object]:
-    """What a launch script may read; it ends up in front of a torchrun of ours, which takes the script from it only."""
+    """Variables for a launch script. They end up before a torchrun of ours, which takes only the script from them."""
     fewest, most = create.nnodes
     return {
         contract.ENV_MASTER_ADDR: service_ip,
@@ -121,7 +121,7 @@ def _identity(job: Owner, create: PodToCreate) -> dict[str, object]:
 
 
 def _orders(spec: JobSpec, *, nproc: int) -> dict[str, object]:
-    """What the user's spec says to the launcher."""
+    """The launcher's orders from the user's spec."""
     return {
         contract.ENV_NPROC_PER_NODE: nproc,
         contract.ENV_NPROC: nproc,

@@ -8,44 +8,34 @@ Service (`RendezvousStoreInfo.build` in torch/distributed/elastic/rendezvous/api
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import main_container, nproc_of
+from elastic_operator.api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
 MAX_RESTARTS = 10
-"""torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script all of them."""
+"""torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script costs all
+agents one.
+"""
 SHUTDOWN_MARGIN_SECONDS = 5
-"""Of the grace period; what an agent needs to end and report after it has killed processes that did not stop."""
+"""The part of the grace period that an agent needs to end and report after it has killed processes that did
+not stop.
+"""
 JOIN_TIMEOUT_SECONDS = 30 * 86_400
-"""How long agents wait for enough others. Who waits in vain, and how long, is decided by the operator; an agent that
-gave up would count as a failure."""
+"""How long agents wait for enough others. The operator decides which pods wait in vain, and how long; an agent that
+gave up would count as a failure.
+"""
 KEEP_ALIVE_SECONDS = 1
 KEEP_ALIVE_ATTEMPTS = 6
-"""An agent that was silent for interval times attempts is taken for dead by the others, and for good: should it live,
-nobody who comes later ever meets its group. Each pod that leaves costs the others that time, so it is kept short."""
+"""The other agents give up an agent that was silent for interval times attempts, for good: if it lives, pods that come
+later never meet its group. Each pod that leaves costs the others that time, so it is short (30).
+"""
 LAST_CALL_SECONDS = 1
-"""The least that torch takes. The operator decides who takes part, so nothing is gained by waiting for more."""
-
-
-def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
-    """Fewest and most pods that the agents of a new incarnation are told; all of its pods carry the same.
-
-    Where torchrun is run for the user nothing but the operator limits the number of pods from above, so that
-    maxReplicas can be raised while the job runs. A user's own command may take the numbers literally. In Elastic mode
-    nothing comes of them.
-    """
-    most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
-    return spec.sizes()[0], most
-
-
-def runs_torchrun(template: Mapping[str, Any]) -> bool:
-    """Whether the main container gives a script and its arguments only, and torchrun is added."""
-    return not main_container(template).get("command")
+"""The least that torch accepts. The operator decides who takes part, so nothing is gained by waiting for more."""
 
 
 def grace_seconds(spec: JobSpec) -> int:
@@ -101,7 +91,7 @@ def endpoint(service_ip: str, port: int) -> str:
 
 
 def with_users(ours: Iterable[dict[str, Any]], users: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Both environments as one; a variable of the user's replaces ours of that name.
+    """Both environments as one; the user's variable replaces ours with the same name.
 
     Ours come first, so that the user's values can refer to them as `$(NAME)`.
     """

@@ -1,7 +1,7 @@
-"""Which group torchrun has put a pod into: how process 1 finds out and says it in the log, and how that line is read.
+"""The group that torchrun has put a pod into: how process 1 finds it out and logs it, and how that line is read (146).
 
-torchrun itself logs nothing of it at its default level, and nobody is asked to change that. Its training processes are
-told by their environment, in every release that is supported.
+torchrun itself logs nothing of it at its default level, and users need not change that. The environment of its training
+processes shows it, in every supported release.
 """
 
 from __future__ import annotations
@@ -82,6 +82,6 @@ class Place:
 
 
 def last_place(log: str) -> Place | None:
-    """The last one that the log tells of; None where it tells of none."""
+    """The pod's last place by the log; None if the log shows none."""
     found = deque(_LINE.finditer(log), maxlen=1)
     return Place(int(found[0][1]), int(found[0][2]), found[0][3]) if found else None

@@ -58,9 +58,9 @@ RUN_INSTALLED = (
 
 
 def launched(container: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
-    """`container` with the script as its first process; `args` stay where they are, which the kubelet appends.
+    """`container` with the script as its first process; `args` stay where they are, and the kubelet appends them.
 
-    The launcher is told `-- SCRIPT ARGUMENTS...` or `--command -- PROGRAM ARGUMENTS...`.
+    The launcher gets `-- SCRIPT ARGUMENTS...` or `--command -- PROGRAM ARGUMENTS...`.
     """
     script = RUN_INJECTED if runtime.inject else RUN_INSTALLED
     command = container.get("command") or []

@@ -1,22 +1,22 @@
-"""Names by which a job's objects and its rendezvous are known.
+"""Names of a job's objects and of its rendezvous.
 
-They are deterministic, so that a create that is repeated is refused instead of making a second pod, and an operator
-that starts anew recognises what its predecessor made.
+They are deterministic. So a repeated create is refused instead of making a second pod, and a restarted operator
+recognises what its predecessor made (8).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import Any, Protocol
 
 from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, ROLE_MASTER, ROLE_WORKER
 
 _ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")
 
 
 class Owner(Protocol):
-    """The job an object is made for: its namespace, name and uid."""
+    """The job that an object is made for: its namespace, name and uid."""
 
     @property
     def namespace(self) -> str: ...
@@ -46,24 +46,35 @@ def service_name(job_name: str) -> str:
 
 
 def secret_name(job_name: str, uid: str, *, old: bool = False) -> str:
-    """The Secret by which the pods of an Elastic job know each other.
+    """The Secret by which the pods of an Elastic job know each other (97).
 
-    The uid keeps a job from taking that of one of its name which was deleted just before, for it would go with that
-    one. `old` is the name of older releases, which did without: pods that have their token from there need to be met.
+    With the uid in its name, a job does not take the Secret of an earlier job of its name that was just deleted: that
+    goes with the earlier job. `old` is the name in older releases, without the uid; pods with a token from there must
+    be met.
     """
     return f"{job_name}-elastic" if old else f"{job_name}-elastic-{uid}"
 
 
 def rendezvous_id(uid: str, incarnation: int) -> str:
-    """What keeps agents of an old incarnation, or of another job at the same address, out of the rendezvous."""
+    """The id that keeps agents of an old incarnation, or of another job at the same address, out of the rendezvous."""
     return f"{uid}-{incarnation}"
 
 
-def owner_reference(job: Owner) -> dict[str, object]:
-    """Makes the job the controller of an object; the object goes when the job goes.
+def owned_metadata(job: Owner, name: str) -> dict[str, Any]:
+    """The metadata of an object that is made for the job: found by the job's labels, and gone with the job."""
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
+        "ownerReferences": [owner_reference(job)],
+    }
 
-    It does not hold up the job's own deletion (`blockOwnerDeletion`): where the API server enforces that, it asks for a
-    right over the job that nothing else needs.
+
+def owner_reference(job: Owner) -> dict[str, object]:
+    """The reference that makes the job the controller of an object: the object goes when the job goes.
+
+    It does not hold up the job's own deletion (`blockOwnerDeletion`). Where the API server enforces that, it takes a
+    right over the job that nothing else needs (77).
     """
     return {
         "apiVersion": API_VERSION,

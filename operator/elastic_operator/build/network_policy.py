@@ -1,6 +1,6 @@
 """The NetworkPolicy of a job: its pods among themselves, the operator to their launchers, and what the settings add.
 
-Pods are chosen by the job's uid, so no other job of that name is meant. What comes by the job's Service arrives at the
+Pods are selected by the job's uid, so no other job of that name is meant. Traffic by the job's Service reaches the
 master from a pod, or from the master's own node, which no policy keeps out.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.build.names import Owner, owner_reference, service_name
-from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, STATUS_PORT
+from elastic_operator.build.names import Owner, owned_metadata, service_name
+from elastic_worker.contract import LABEL_JOB_UID, STATUS_PORT
 
 OPERATOR_LABELS = {"app.kubernetes.io/name": "elastic-operator"}
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -22,9 +22,9 @@ Rule = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JobNetwork:
-    """What all jobs' policies have in common: the operator's namespace, and further rules.
+    """The common part of all jobs' policies: the operator's namespace, and further rules.
 
-    `egress` is None where pods may connect to anything.
+    `egress` is None if pods may connect to anything.
     """
 
     operator_namespace: str
@@ -46,12 +46,7 @@ def build_network_policy(job: Owner, network: JobNetwork) -> dict[str, Any]:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {
-            "name": service_name(job.name),
-            "namespace": job.namespace,
-            "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
-            "ownerReferences": [owner_reference(job)],
-        },
+        "metadata": owned_metadata(job, service_name(job.name)),
         "spec": spec,
     }
 
@@ -65,5 +60,5 @@ def _from_operator(namespace: str) -> dict[str, Any]:
 
 
 def _to_dns() -> dict[str, Any]:
-    """To any server: which one a cluster has differs, and it may have an address of a node."""
+    """Egress to any DNS server: clusters use different ones, and one may have an address of a node."""
     return {"ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]}

@@ -1,7 +1,7 @@
-"""One pod of a job, from the user's pod template: metadata, place, environment and first process are added.
+"""One pod of a job, made of the user's pod template with metadata, place, environment and first process added.
 
-Everything else of the template's spec passes through untouched, also what this operator does not know. The template is
-one that parsing accepted; whether the API server takes the pod is told by the API server.
+Everything else of the template's spec stays as it is, including what this operator does not know. Parsing has accepted
+the template; the API server decides whether it accepts the pod.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _prioritise(pod: dict[str, Any], role: str, settings: BuildSettings) -> None
 
 
 def _pin(pod: dict[str, Any], node: str) -> None:
-    """Demands `node` in addition to what the template's affinity demands.
+    """Add `node` to the demands of the template's affinity (10).
 
     Terms are alternatives, so each gets the demand. An empty term matches no node and has to stay empty.
     """
@@ -146,7 +146,7 @@ def _pin(pod: dict[str, Any], node: str) -> None:
 
 
 def _declare(main: dict[str, Any], ports: Sequence[int]) -> None:
-    """Ports of the node's: kube-scheduler puts no two pods that declare the same one on a node."""
+    """Declare ports of the node: kube-scheduler puts no two pods with the same one on a node."""
     declared = main.get("ports") or []
     known = {port.get("containerPort") for port in declared}
     if ours := [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports if port not in known]:

@@ -1,4 +1,6 @@
-"""A program that asks which python of an image can run a job. It runs in the image: only a python there can answer."""
+"""A program that finds out which python of an image can run a job (94). It runs in the image: only a python there
+knows.
+"""
 
 from __future__ import annotations
 

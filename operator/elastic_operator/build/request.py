@@ -1,4 +1,4 @@
-"""Which pod is to be built, and what the operator's settings say about pods."""
+"""Which pod to build, and what the operator's settings say about pods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from elastic_operator.build.network_policy import JobNetwork
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What the operator's settings say about pods. An empty class name leaves the pods without a PriorityClass.
+    """What the operator's settings say about pods. With an empty class name pods have no PriorityClass.
 
-    `worker_image` is the one that brings the launcher into the pods of Elastic jobs, and `worker_pull_secrets` are the
-    Secrets of a job's namespace by which it is pulled. Without a `network` jobs have no NetworkPolicy.
+    `worker_image` brings the launcher into the pods of Elastic jobs; `worker_pull_secrets` are the Secrets of a job's
+    namespace to pull it with. Without a `network` jobs have no NetworkPolicy.
     """
 
     master_priority_class: str = ""
@@ -28,9 +28,9 @@ class BuildSettings:
 class PodToCreate(Protocol):
     """Which pod: role and index, the node it is pinned to (None = the scheduler's choice), incarnation, `min:max`.
 
-    Those of Elastic jobs have the `master_epoch` and, for the master, the `membership` to begin with; `old_secret`
-    where they join pods of an older release, which have their token from a Secret of another name. Pods with
-    `own_class` have the operator's PriorityClass, whatever the template says.
+    Pods of Elastic jobs have the `master_epoch` and, for the master, the first `membership`. `old_secret`: they join
+    pods of an older release, whose token is in a Secret of another name. `own_class`: they have the operator's
+    PriorityClass, whatever the template says (97).
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The ResourceQuota of a namespace that a policy covers: how many GPUs pods of no job may hold there.
+"""The ResourceQuota of a namespace that a policy covers: how many GPUs pods of no job may hold there (98).
 
 The quota leaves out pods of jobs by their PriorityClasses, which only the operator can give to a pod.
 """
@@ -13,7 +13,7 @@ QUOTA_NAME = "elastic-pytorch-plain-pods"
 
 
 def build_resource_quota(namespace: str, limits: Mapping[str, int], *, classes: Sequence[str]) -> dict[str, Any]:
-    """It limits each extended resource; pods of the PriorityClasses `classes` do not count."""
+    """The quota limits each extended resource; pods of the PriorityClasses `classes` do not count."""
     others = {"scopeName": "PriorityClass", "operator": "NotIn", "values": list(classes)}
     return {
         "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""The Service in front of a job's master, and the EndpointSlice that says where the master is.
+"""The Service in front of a job's master, and the EndpointSlice with the master's address (6).
 
 The Service's ClusterIP is the rendezvous address: it is known before any pod runs and stays when the master is
-replaced. The Service has no selector; the operator names the master's address itself. So a pod of the user's that
-carries our labels is never routed to, nor is an old master that comes back from a network partition.
+replaced. The Service has no selector; the operator names the master's address itself. So neither a user's pod with our
+labels nor an old master that returns from a network partition gets any traffic.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from elastic_operator.build.names import Owner, owner_reference, service_name
-from elastic_worker.contract import GROUP, LABEL_JOB_NAME, LABEL_JOB_UID, MASTER_PORT
+from elastic_operator.build.names import Owner, owned_metadata, service_name
+from elastic_worker.contract import GROUP, MASTER_PORT
 
 PORT_NAME = "rendezvous"
 
@@ -25,7 +25,7 @@ def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(job),
+        "metadata": owned_metadata(job, service_name(job.name)),
         "spec": {"type": "ClusterIP", "ports": ports},
     }
 
@@ -33,18 +33,18 @@ def build_service(job: Owner, *, port: int = MASTER_PORT) -> dict[str, Any]:
 def build_endpoint_slice(
     job: Owner, *, service_ip: str, pod_ip: str | None, node: str = "", port: int = MASTER_PORT
 ) -> dict[str, Any]:
-    """Routes the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
+    """Leads the Service at `service_ip` to the master at `pod_ip` on `node`, or nowhere while it has no address.
 
     `port` is the Service's.
 
-    The node must be named: kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as one
-    of its own node's, and the master, which hosts the store, is its first client.
+    The node must be named (7): kube-proxy lets a pod reach itself through a Service only if it knows the endpoint as
+    one of its own node's, and the master, which hosts the store, is its first client.
 
-    The family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
+    The address family is the Service's: a proxy looks at no other, and the API server lets nobody change it later. The
     endpoint is always ready: workers wait at the address for a rendezvous that opens before any readiness probe passes.
     """
     conditions = {"ready": True, "serving": True, "terminating": False}
-    metadata = _metadata(job)
+    metadata = owned_metadata(job, service_name(job.name))
     metadata["labels"] |= {
         "kubernetes.io/service-name": service_name(job.name),
         "endpointslice.kubernetes.io/managed-by": GROUP,
@@ -57,13 +57,4 @@ def build_endpoint_slice(
         "addressType": f"IPv{ip_address(service_ip).version}",
         "endpoints": [endpoint] if pod_ip else [],
         "ports": [{"name": PORT_NAME, "protocol": "TCP", "port": port}],
-    }
-
-
-def _metadata(job: Owner) -> dict[str, Any]:
-    return {
-        "name": service_name(job.name),
-        "namespace": job.namespace,
-        "labels": {LABEL_JOB_NAME: job.name, LABEL_JOB_UID: job.uid},
-        "ownerReferences": [owner_reference(job)],
     }

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 TAIL_LINES = 500
-"""Of the log that are worth reading: the summary of eight ranks takes 70 lines, each of their tracebacks 20 to 40."""
+"""The lines at the end of a log that are worth reading: the summary of eight ranks takes 70, each traceback
+20 to 40.
+"""
 MAX_LOG = 16_384
-"""Characters of a log that are read, its last ones."""
+"""The most characters of a log that are read, the last ones."""
 MAX_TRACEBACK = 4096
-"""Characters kept; what is cut is the beginning, for the exception stands at the end."""
+"""The most characters that are kept. The beginning is cut, as the exception is at the end."""
 _MAX_MESSAGE_LINES = 20
 _MAX_LAST_OUTPUT = 10
 
@@ -45,7 +47,7 @@ _HINTS = {
         " '--local-rank', type=int); or launch it by torchrun: args as in [train.py, '--local_rank=${local_rank}']."
     )
 }
-"""What to do about an end whose own words do not say it."""
+"""What to do about an end that does not explain itself."""
 
 
 @dataclass(frozen=True, slots=True)

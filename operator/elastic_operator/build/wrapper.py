@@ -1,9 +1,9 @@
-"""The process with id 1 of the main container: a POSIX shell script that runs torchrun, or the user's command.
+"""The process with id 1 of the main container: a POSIX shell script that runs torchrun, or the user's command (12).
 
-Neither can be process 1 itself. torchrun has no signal handler during its first rendezvous and the kernel drops what
-process 1 does not handle; bash waits for its child and forwards nothing. Either way a pod that is told to leave would
-sit out its whole grace period. The script needs nothing but `/bin/sh`, and setsid where there is one. Beside the child,
-it says in the log which group torchrun has put the pod into (`group.py`).
+Neither can be process 1 itself. torchrun has no signal handler during its first rendezvous, and the kernel drops
+signals that process 1 does not handle. bash waits for its child and forwards nothing. Either way a pod that is asked to
+leave would sit out its whole grace period. The script needs only `/bin/sh`, and setsid if there is one. Beside the
+child, it logs the group that torchrun has put the pod into (`group.py`).
 
 A wrapped container skips the image's ENTRYPOINT, as every container with a `command` does.
 """
@@ -18,7 +18,7 @@ from elastic_operator.build.python import ASK_FOR_TORCH, NEEDED
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 NAME = "elastic-pytorch"
-"""$0 of the script: what its messages in the log begin with."""
+"""$0 of the script: its messages in the log begin with it."""
 
 # The python of a torchrun on PATH stands in its first line, as `/opt/conda/bin/python` or `/usr/bin/env python3`, so it
 # must be split into words. One that stands there in another way is not asked.

@@ -1,1 +1,1 @@
-"""The only code that talks to Kubernetes: what is there (stores, ledger), what to do (apply), who may (lease)."""
+"""The only code that talks to Kubernetes: stores, conditional writes, the lease."""

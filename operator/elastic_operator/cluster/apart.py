@@ -1,4 +1,4 @@
-"""Work in a thread with an event loop of its own: neither loop can hold the other one up, or cancel its tasks."""
+"""Runs work in a thread with an event loop of its own: neither loop can hold up the other or cancel its tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run `work` to its end in a thread with an event loop of its own. Cancelling this cancels it there."""
+    """Run `work` to its end in a thread with an event loop of its own. To cancel this cancels the work there."""
     begun: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
 
     async def cancellable() -> None:

@@ -1,17 +1,26 @@
-"""The writes. Each is conditional, so that one that is late, repeated, or made in ignorance does no harm.
+"""The writes. Each is conditional, so a write that is late, repeated, or made from old facts does no harm.
 
-A create has a deterministic name and is done if ours is there; a delete names a uid and is done if that object is gone;
-a change names the resourceVersion it was decided on. What the API server answers is returned, for the stores.
+A create has a deterministic name (8) and is done if ours exists. A delete names a uid and is done if that object is
+gone. A change names the resourceVersion that it was decided on. The API server's answer is returned, for the stores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from elastic_operator.api.job import API_VERSION, PLURAL
 from elastic_operator.api.leftovers import removal
-from elastic_operator.cluster.errors import AlreadyExists, BadRequest, Conflict, NameTaken, NotFound
+from elastic_operator.cluster.errors import (
+    AlreadyExists,
+    BadRequest,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NameTaken,
+    NotFound,
+)
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import CustomObject, EndpointSlice, Pod, Service, decode
 from elastic_operator.cluster.session import Session
@@ -20,16 +29,18 @@ from elastic_worker.contract import LABEL_JOB_NAME
 T = TypeVar("T", Service, EndpointSlice, CustomObject)
 
 _LOG_BYTES = 1 << 18
-"""The API server cuts logs at the end, which is what is wanted; so it is asked for more, and cut here at the front."""
+"""The API server cuts a long log at its end, which is the part we want. So we ask for more, and cut it here at the
+front.
+"""
 LONG_LOG_BYTES = 1 << 21
-"""Most that is read of a log from a point in time on: what is cut off might be what counts."""
+"""The most that is read of a log from a point in time on. A longer log is not used: the missing part might matter."""
 
 
 async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Pod:
     """Create a pod, or find it created.
 
     Raises:
-        NameTaken: the name belongs to another's pod, or to one of ours that is still being deleted.
+        NameTaken: the name belongs to a pod of others, or to one of ours that is still being deleted.
         BadRequest, Invalid, Forbidden: the API server refuses the manifest; unknown fields are refused, too.
         ClusterError: anything else.
     """
@@ -46,9 +57,9 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
 
 
 async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Ask whether a pod would be taken, without making it. Raises as `create_pod` does, but for names that are in use.
+    """Ask by a dry run whether a pod would be accepted (139). Raises as `create_pod` does, except for names in use.
 
-    A webhook of old that cannot be asked so is no answer.
+    An old webhook that does not support dry runs counts as no answer.
     """
     params = {"fieldValidation": "Strict", "dryRun": "All"}
     try:
@@ -65,8 +76,8 @@ async def delete_pod(
 ) -> Pod | None:
     """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
 
-    The API server answers with the pod even if that was its end: bound to no node, or given no grace. Where somebody
-    else's deletion was faster by a moment, it answers with a status, or with a pod that is of no version.
+    The API server answers with the pod even if it is gone at once: not bound to a node, or without grace. If somebody
+    else's deletion was a moment faster, the answer is a status, or a pod without a version.
     """
     options: dict[str, Any] = _delete_options(uid)
     if grace_seconds is not None:
@@ -85,7 +96,7 @@ async def delete_pod(
 async def annotate_pod(
     session: Session, namespace: str, name: str, *, uid: str, resource_version: str, annotations: Mapping[str, str]
 ) -> Pod:
-    """Set these annotations of exactly that pod, as it was at that resourceVersion.
+    """Set these annotations of exactly that pod, if it still has that resourceVersion.
 
     Raises:
         Conflict: it changed since, or another pod has the name.
@@ -102,7 +113,7 @@ async def get_pod(session: Session, namespace: str, name: str) -> Pod:
 
 
 async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
-    """Create a Secret unless there is one of its name; the operator may not look whose. Raises ClusterError."""
+    """Create a Secret unless one with its name exists; the operator has no right to see whose. Raises ClusterError."""
     try:
         await session.post(_core(manifest["metadata"]["namespace"], "secrets"), manifest)
     except AlreadyExists:
@@ -110,15 +121,20 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
 
 
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
-    """Create a service unless ours is there; it has its ClusterIP. Raises NameTaken, ClusterError."""
+    """Create a service unless ours exists; returns it with its ClusterIP. Raises NameTaken, ClusterError."""
     collection = _core(manifest["metadata"]["namespace"], "services")
     return await _ensure(
         session, collection, manifest, Service, kind="Service", job_uid=job_uid, is_right=lambda _: True
     )
 
 
-async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> None:
-    """Create a network policy, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError."""
+async def ensure_network_policy(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, is_new: bool = False
+) -> None:
+    """Create a network policy, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError.
+
+    `is_new`: there is none yet, most likely.
+    """
     collection = f"/apis/networking.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/networkpolicies"
     wanted = _without_empty(manifest["spec"])
 
@@ -126,7 +142,9 @@ async def ensure_network_policy(session: Session, manifest: Mapping[str, Any], *
         return bool(_without_empty(known.spec) == wanted)
 
     kind = "NetworkPolicy"
-    await _ensure(session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right)
+    await _ensure(
+        session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right, is_new=is_new
+    )
 
 
 async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
@@ -139,7 +157,7 @@ async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -
 async def replace_resource_quota(
     session: Session, manifest: Mapping[str, Any], *, resource_version: str
 ) -> CustomObject:
-    """Replace a ResourceQuota, as it was at that resourceVersion. Raises Conflict, NotFound, ClusterError."""
+    """Replace a ResourceQuota, if it still has that resourceVersion. Raises Conflict, NotFound, ClusterError."""
     meta = manifest["metadata"]
     body = {**manifest, "metadata": {**meta, "resourceVersion": resource_version}}
     path = f"{_core(meta['namespace'], 'resourcequotas')}/{meta['name']}"
@@ -154,8 +172,10 @@ async def delete_resource_quota(session: Session, namespace: str, name: str, *, 
         return
 
 
-async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> EndpointSlice:
-    """Create an endpoint slice, or replace ours if it says something else. Raises NameTaken, Conflict, ClusterError."""
+async def ensure_endpoint_slice(
+    session: Session, manifest: Mapping[str, Any], *, job_uid: str, known: EndpointSlice | None = None
+) -> EndpointSlice:
+    """Create an endpoint slice, or replace ours if it differs. Raises NameTaken, Conflict, ClusterError."""
     collection = f"/apis/discovery.k8s.io/v1/namespaces/{manifest['metadata']['namespace']}/endpointslices"
     wanted = [endpoint["addresses"] for endpoint in manifest["endpoints"]]
     ports = [port["port"] for port in manifest["ports"]]
@@ -165,6 +185,11 @@ async def ensure_endpoint_slice(session: Session, manifest: Mapping[str, Any], *
         return addresses == wanted and [port.port for port in known.ports or ()] == ports
 
     kind = "EndpointSlice"
+    if known is not None and is_ours(known.metadata, job_uid):
+        if is_right(known):
+            return known
+        with suppress(Conflict, NotFound):  # it was seen before its newest change
+            return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
     return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)
 
 
@@ -177,19 +202,30 @@ async def _ensure(
     kind: str,
     job_uid: str,
     is_right: Callable[[T], bool],
+    is_new: bool = True,
 ) -> T:
-    """Create the object, or replace the job's own of that name where it is not right."""
-    meta = manifest["metadata"]
-    path = f"{collection}/{meta['name']}"
+    """Create the object, or replace the job's own of that name if it differs."""
+    path = f"{collection}/{manifest['metadata']['name']}"
+    refused: ClusterError | None = None
+    if is_new:
+        try:
+            return decode(await session.post(collection, manifest), type_)
+        except (AlreadyExists, Forbidden) as error:
+            refused = error
     try:
         known = decode(await session.get(path), type_)
     except NotFound:
+        if isinstance(refused, Forbidden):
+            raise refused from None
         return decode(await session.post(collection, manifest), type_)
     _require_ours(kind, known.metadata, manifest, job_uid)
-    if is_right(known):
-        return known
-    body = {**manifest, "metadata": {**meta, "resourceVersion": known.metadata.resource_version}}
-    return decode(await session.put(path, body), type_)
+    return known if is_right(known) else await _replace(session, path, manifest, known)
+
+
+async def _replace(session: Session, path: str, manifest: Mapping[str, Any], known: T) -> T:
+    """Put the manifest in the place of what is known. Raises Conflict, NotFound, ClusterError."""
+    meta = {**manifest["metadata"], "resourceVersion": known.metadata.resource_version}
+    return decode(await session.put(path, {**manifest, "metadata": meta}), type(known))
 
 
 async def get_job(session: Session, namespace: str, name: str) -> dict[str, Any]:
@@ -206,7 +242,7 @@ async def patch_job_status(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """Turn the status `old`, as the job had it at that resourceVersion, into `new`; None if there is nothing to change.
+    """Turn the status `old`, which the job had at that resourceVersion, into `new`; None if they are equal.
 
     Raises:
         Conflict: the job changed since.
@@ -244,16 +280,16 @@ async def delete_job(session: Session, namespace: str, name: str, *, uid: str) -
 async def read_log_tail(
     session: Session, namespace: str, pod: str, container: str, *, lines: int = 100, max_bytes: int = 1 << 14
 ) -> str:
-    """The end of a container's log: at most so many lines and bytes. Raises ClusterError where there is none."""
+    """The end of a container's log, limited in lines and bytes. Raises ClusterError if there is none."""
     params = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
     return log[-max_bytes:].decode(errors="replace")
 
 
 async def read_log_since(session: Session, namespace: str, pod: str, container: str, *, seconds: int) -> str:
-    """What a container has logged in so many seconds, by its node's clock.
+    """A container's log of the last seconds, by its node's clock.
 
-    Raises ClusterError where there is no log, ValueError where it is longer than what is read of one.
+    Raises ClusterError if there is no log, ValueError if it is longer than `LONG_LOG_BYTES`.
     """
     params = {"container": container, "sinceSeconds": str(seconds), "limitBytes": str(LONG_LOG_BYTES)}
     log = await session.get_bytes(f"{_core(namespace, 'pods')}/{pod}/log", params=params)
@@ -263,14 +299,14 @@ async def read_log_since(session: Session, namespace: str, pod: str, container: 
 
 
 def _without_empty(value: Any) -> Any:
-    """Without empty lists, which the API server leaves out of what it stores."""
+    """The object without empty lists, which the API server does not store."""
     if isinstance(value, Mapping):
         return {key: _without_empty(inner) for key, inner in value.items() if inner != []}
     return [_without_empty(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def is_ours(meta: Meta, job_uid: str) -> bool:
-    """Whether that job controls the object, and it is not being deleted."""
+    """Whether that job controls the object, which is not being deleted."""
     return meta.controller is not None and meta.controller.uid == job_uid and meta.deletion_timestamp is None
 
 
@@ -288,7 +324,7 @@ def _require_ours(kind: str, meta: Meta, manifest: Mapping[str, Any], job_uid: s
 
 
 def _left_by_a_namesake(wanted: Mapping[str, Any], job_uid: str) -> str:
-    """How to get rid of it where a job of the same name was deleted without what it had."""
+    """How to remove the object, if an earlier job of the same name was deleted without it (82)."""
     command = removal(wanted["namespace"], wanted.get("labels", {}).get(LABEL_JOB_NAME, ""), job_uid)
     return f"All that jobs of this name left behind goes with: {command}"
 

@@ -1,9 +1,11 @@
-"""Waiting times between attempts that failed: doubling, bounded, jittered so that replicas do not knock together."""
+"""Waits between failed attempts: they double up to a limit, with jitter so that replicas do not all try at once."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+
+from elastic_operator.plan.facts.times import doubled
 
 
 @dataclass(slots=True)
@@ -15,11 +17,11 @@ class Backoff:
     failures: int = 0
 
     def next(self, *, at_least: float | None = None) -> float:
-        """The wait after one more failure; the server may have asked for `at_least` so many seconds."""
-        seconds = min(self.first * 2.0 ** min(self.failures, 30), self.most)
+        """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for."""
         self.failures += 1
+        seconds = doubled(self.first, self.most, self.failures)
         return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)
 
     def reset(self) -> None:
-        """It worked: start from `first` again."""
+        """An attempt succeeded: start from `first` again."""
         self.failures = 0

@@ -1,7 +1,7 @@
-"""The API server's clock, read from the Date headers of its responses and carried on by the local monotonic clock.
+"""The API server's clock, read from the Date headers of its responses and carried on by the local monotonic clock (29).
 
-Decisions compare times that the API server wrote; the local wall clock may be off, and may jump. So may the server's:
-from then on a new era counts, and a time that was written in an earlier one is moved by the steps since. Without that a
+Decisions compare times that the API server wrote. The local wall clock may be wrong, and may jump. The server's may
+jump too: then a new era begins, and a time that was written in an earlier era is moved by the steps since. Otherwise a
 step of an hour would end a job's deadline an hour early, or a back-off an hour late.
 """
 
@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 STEP_SECONDS = 5.0
-"""A response that contradicts the estimate by more tells of a step; by less, it moves the estimate."""
+"""A response that differs from the estimate by more than this shows a step; a smaller difference moves the estimate."""
 SURE_SAMPLES = 3
 SURE_SECONDS = 5.0
-"""So many responses in a row, over so long, must agree on a step before it is believed. Waiting costs little: until
-then everything stays on the old clock."""
+"""This many responses in a row, over this time, must agree on a step before it counts. Waiting costs little: until then
+everything stays on the old clock.
+"""
 AHEAD_SECONDS = 5.0
-"""Clocks of nodes may be ahead of the API server's by so much."""
+"""Clocks of nodes may be this far ahead of the API server's."""
 ROUNDING_SECONDS = 2.0
-"""A time lost up to a second to rounding, and the estimate is as far off."""
+"""A written time has lost up to a second by rounding, and the estimate is as inexact."""
 KEPT_SECONDS = 86_400.0
 KEPT_ERAS = 16
 KEPT_TIMES = 100_000
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Between which a response says that the distance of the two clocks lies."""
+    """The least and the largest distance of the two clocks by one response."""
 
     low: float
     high: float
@@ -42,7 +43,7 @@ class _Bounds:
         return min(max(offset, self.low), self.high)
 
     def allow(self, offset: float) -> bool:
-        """Whether `offset` may be right, but for what is no step."""
+        """Whether `offset` may be right, apart from a difference that is no step."""
         return abs(self.nearest(offset) - offset) <= STEP_SECONDS
 
 
@@ -50,8 +51,8 @@ class _Bounds:
 class _Era:
     """A stretch of monotonic time in which the server's clock did not step.
 
-    `offset` is the server's clock less the monotonic one, `steps` the sum of all steps up to this era. Eras overlap
-    where nothing was heard of the server while its clock stepped.
+    `offset` is the server's clock less the monotonic one, `steps` the sum of all steps up to this era. Two eras overlap
+    if the server was silent while its clock stepped.
     """
 
     offset: float
@@ -68,7 +69,7 @@ class _Era:
 
 @dataclass(slots=True, eq=False)
 class _Doubt:
-    """Responses in a row that contradict the present era and agree with one another: an era not believed yet."""
+    """Responses in a row that contradict the present era and agree with each other: an era that does not count yet."""
 
     era: _Era
     since: float
@@ -76,14 +77,14 @@ class _Doubt:
 
 
 class ServerClock:
-    """Epoch seconds on the server's clock, right to the round trip after a few responses.
+    """Epoch seconds on the server's clock, exact to the round trip after a few responses.
 
     A Date header has whole seconds, and is written between the request and its response. So each response bounds the
     distance of the two clocks from both sides: at least `date - received`, less than `date + 1 - sent`. The estimate is
-    moved into these bounds and no further: many samples close in on the distance.
+    moved into these bounds and no further, so many samples close in on the distance.
 
-    A step is believed once all responses over some seconds agree on it. Two API servers behind one address whose clocks
-    differ contradict each other; then the clock heard first goes on.
+    A step counts once all responses over some seconds agree on it. If two API servers behind one address have different
+    clocks, they contradict each other, and the clock that was heard first goes on.
 
     Args:
         monotonic: The clock that carries the estimate on.
@@ -92,13 +93,13 @@ class ServerClock:
     def __init__(self, monotonic: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._monotonic = monotonic
         self._eras = [_Era(time.time() - monotonic())]
-        """Oldest first. Until the first response the local wall clock has to do."""
+        """Oldest first. Until the first response, the local wall clock stands in."""
         self._confirmed: float | None = None
-        """The present era was confirmed last by a request sent then; None before the first response."""
+        """When the last request was sent whose response agreed with the present era; None before the first response."""
         self._doubt: _Doubt | None = None
         self._resolved: dict[tuple[str, float], _Era] = {}
         self.revision = 0
-        """Changes whenever `current` may answer otherwise than before for times that were known then."""
+        """Changes whenever the answer of `current` may change for earlier times."""
 
     @property
     def stepped(self) -> int:
@@ -116,17 +117,17 @@ class ServerClock:
     def current(self, written: float, of: str) -> float:
         """What the present era's clock showed when the server's showed `written`; `of` is the uid of the object.
 
-        The time itself, unless the clock stepped since. It belongs to the latest era that it can be of. After a step
-        back some of the earlier era's times come again, and then that is no answer to rely on: so once a time of an
-        object was found to be of an earlier era, it stays so. What is left: right after a step back by an hour, times
-        that are between 60 minutes and some seconds less old pass for new ones.
+        That is the time itself, unless the clock stepped since. The time belongs to the latest era that it fits. After
+        a step back, times of the earlier era come again and fit both, so the era of an object's time never changes once
+        it was found to be an earlier one. One error remains: right after a step back by an hour, times that are between
+        60 minutes and some seconds less old count as new.
         """
         if len(self._eras) == 1 and self._doubt is None:
             return written
         return written + self.stepped - self._era_of(written, of).steps
 
     def sample(self, date: str | None, *, sent: float, received: float) -> None:
-        """Take in one Date header; `sent` and `received` are monotonic times. A missing or odd header says nothing."""
+        """Use one Date header; `sent` and `received` are monotonic times. A missing or unreadable header is ignored."""
         server = _parsed(date)
         if server is None:
             return

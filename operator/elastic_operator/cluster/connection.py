@@ -1,7 +1,7 @@
-"""Where the API server is and how this process proves who it is, from a kubeconfig or from inside a pod.
+"""Where the API server is and how this process proves its identity, from a kubeconfig or from inside a pod.
 
-The official client reads the configuration (kubeconfigs have many forms, exec plug-ins among them); what comes out is
-only what the session needs: an address, a TLS context, an Authorization header that is renewed in time.
+The official client reads the configuration, as kubeconfigs have many forms, exec plug-ins among them (3). The session
+gets only what it needs: an address, a TLS context, and an Authorization header that is renewed in time.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kubernetes.client import Configuration
 from kubernetes.config import incluster_config, kube_config
 
 TOKEN_SECONDS = 60.0
-"""Service account tokens are rotated well before they end; reading once a minute is what client-go does."""
+"""Service account tokens are rotated well before they end. client-go, too, reads them once a minute."""
 
 
 @dataclass(slots=True)
 class Credentials:
-    """The Authorization header, read anew at most once a minute. `read` may block (a file, an exec plug-in).
+    """The Authorization header, read again at most once a minute. `read` may block (a file, an exec plug-in).
 
-    For one event loop; another one needs a connection of its own.
+    It belongs to one event loop; another loop needs a connection of its own.
     """
 
     read: Callable[[], str | None]
@@ -34,7 +34,7 @@ class Credentials:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def header(self) -> str | None:
-        """The header's value, or None where TLS client certificates (or nothing) identify this process."""
+        """The header's value, or None if TLS client certificates (or nothing) identify this process."""
         if time.monotonic() - self._read_at < TOKEN_SECONDS:
             return self._header
         async with self._lock:
@@ -61,7 +61,7 @@ class Connection:
 def load_connection(kubeconfig: str | None = None, *, context: str | None = None) -> Connection:
     """The connection that `kubeconfig` describes, else the pod this runs in, else `$KUBECONFIG` or `~/.kube/config`.
 
-    Blocks: reads files and may run the exec plug-in that the kubeconfig names.
+    Blocks: it reads files and may run the exec plug-in that the kubeconfig names.
 
     Raises:
         kubernetes.config.ConfigException: there is none of these, or it cannot be read.

@@ -1,6 +1,6 @@
-"""What the API server's refusals become: one exception class per kind of refusal, decided here from status and reason.
+"""Turns the API server's refusals into exceptions: one class for each kind of refusal, by status and reason.
 
-Callers catch the class they can act on; everything else is an `ApiError` for the top of a loop.
+Callers catch the classes that they can act on. Everything else is an `ApiError` for the top of a loop.
 """
 
 # ruff: noqa: N818 - the names are the API's own reasons
@@ -15,13 +15,13 @@ _MAX_SHOWN = 200
 
 
 class ClusterError(Exception):
-    """A call to the cluster did not do what it was made for. `retry_after` is in seconds, where the server named it."""
+    """A call to the cluster failed. `retry_after` is in seconds, if the server named it."""
 
     retry_after: float | None = None
 
 
 class Unreachable(ClusterError):
-    """No answer came. A write may or may not have happened."""
+    """There was no answer. A write may or may not have happened."""
 
 
 class Fenced(ClusterError):
@@ -29,7 +29,7 @@ class Fenced(ClusterError):
 
 
 class NameTaken(ClusterError):
-    """An object that is not ours, or is on its way out, has the name that ours must get. The text is for the user."""
+    """The name of an object of ours belongs to one that is not ours, or is being deleted. The text is for the user."""
 
     def __init__(self, message: str, *, name: str, deleting: bool) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class ApiError(ClusterError):
 
 
 class BadRequest(ApiError):
-    """400; also what strict field validation answers to unknown fields."""
+    """400; strict field validation also answers unknown fields with it."""
 
 
 class Unauthorized(ApiError):
@@ -76,7 +76,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409 on a change: the object is not the one, or not in the state, that the precondition names."""
+    """409 on a change: the object, or its version, is not the one that the precondition names."""
 
 
 class Expired(ApiError):
@@ -96,7 +96,7 @@ class ServerError(ApiError):
 
 
 class PodRefused(ClusterError):
-    """The API server does not take a pod as it is: a mistake in its template, a quota, a policy, a webhook.
+    """The API server refuses a pod as it is: by its template, a quota, a policy, a webhook.
 
     `own_variables` of its main container's environment stand before those of the template.
     """
@@ -114,7 +114,7 @@ class PodRefused(ClusterError):
 
 
 def refuses_pod(error: ApiError) -> bool:
-    """Whether the answer to the creation of a pod is about the pod, not about the server's own state."""
+    """Whether the answer to the creation of a pod is about the pod, and not about the server's own state."""
     if 'serviceaccount "default" not found' in error.message:
         return False  # a new namespace gets it a moment later
     by_webhook = isinstance(error, ServerError) and "webhook" in error.message
@@ -160,7 +160,7 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
-    """The Status in `body`; proxies in between answer with text or HTML, which becomes the message."""
+    """The Status in `body`. Proxies in between answer with text or HTML, which becomes the message."""
     try:
         parsed = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -171,5 +171,5 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its other form, a date, is not used by the API server and is taken as absent."""
+    """Retry-After in seconds. The API server does not use its other form, a date, which counts as absent."""
     return float(header) if header and header.isdecimal() else None

@@ -1,7 +1,7 @@
-"""Events on jobs (events.k8s.io/v1): told once, repeated ones counted, never in the way of a reconcile.
+"""Events on jobs (events.k8s.io/v1): written once, repeated ones counted, and never in the way of a pass.
 
-`record` only puts into a bounded queue; a task of its own writes. What does not fit, exceeds a job's rate or is refused
-is dropped and counted: events are for people, the status is the truth.
+`record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
+job's rate, or is refused, is dropped and counted: events are for people, the status is the truth.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from elastic_operator.api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.decisions import Event
+from elastic_operator.plan.facts.decisions import Event
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
 KNOWN = 4096
-"""Jobs whose rates, and events whose repetitions, are remembered."""
+"""The most jobs whose rates, and events whose repetitions, are remembered."""
 SERIES_SECONDS = 600.0
-"""An event that comes again within this time of the last is the same one; later it is a new one."""
+"""An event that comes again within this time counts as the same one; later it is a new one."""
 BURST = 25
 REFILL_SECONDS = 6.0
-"""A job may have BURST events at once, and one more every so many seconds."""
+"""A job may have BURST events at once, and one more each time these seconds have passed."""
 _MAX_NOTE = 1024
-"""Bytes in UTF-8. The API server refuses an event with a longer note, and one whose name is too long."""
+"""Bytes in UTF-8. The API server refuses an event with a longer note, and one with too long a name."""
 _MAX_NAME = 253
 _MAX_DIGEST = 16
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an event is about."""
+    """The object of an event."""
 
     api_version: str
     kind: str
@@ -50,13 +50,15 @@ class Subject:
 
 
 def job_subject(namespace: str, name: str, uid: str) -> Subject:
-    """A job, as what an event is about."""
+    """A job as the object of an event."""
     return Subject(API_VERSION, KIND, namespace, name, uid)
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was told, and how often it has been since. `reported` lags behind `count` while one is queued."""
+    """An event that was written, and how often it has come since. `reported` lags behind `count` while one
+    is queued.
+    """
 
     subject: Subject
     event: Event
@@ -72,7 +74,9 @@ class _Series:
 
 
 class EventRecorder:
-    """Tells events. `instance` names this process. `dropped` counts what was not told; `on_drop` hears of each."""
+    """Writes events. `instance` names this process. `dropped` counts events that were dropped; `on_drop` is called for
+    each.
+    """
 
     def __init__(self, session: Session, *, instance: str, on_drop: Callable[[], None] = lambda: None) -> None:
         self.dropped = 0
@@ -84,11 +88,11 @@ class EventRecorder:
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
-        """Tell `event` of a job, some time soon."""
+        """Queue `event` of a job, to be written soon."""
         self.record_for(job_subject(namespace, job_name, job_uid), event)
 
     def record_for(self, subject: Subject, event: Event) -> None:
-        """Tell `event` of any object, some time soon."""
+        """Queue `event` of any object, to be written soon."""
         if self._queue.full() or not self._within_rate(subject.uid):
             self._drop()
             return
@@ -116,7 +120,7 @@ class EventRecorder:
         while True:
             key = await self._queue.get()
             try:
-                await self._tell(key)
+                await self._write(key)
             except ClusterError as error:
                 self._drop()
                 logger.debug("event not written reason=%s", error)
@@ -127,14 +131,14 @@ class EventRecorder:
                 self._queue.task_done()
 
     async def flush(self, timeout: float = 2.0) -> None:
-        """Wait until all is written, for at most so many seconds; `run` must be running."""
+        """Wait until all is written, but no longer than this many seconds; `run` must be running."""
         try:
             async with asyncio.timeout(timeout):
                 await self._queue.join()
         except TimeoutError:
             logger.info("events left unwritten count=%d", self._queue.qsize())
 
-    async def _tell(self, key: tuple[str, Event]) -> None:
+    async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
         if series is None or series.written == series.count:
             return
@@ -145,7 +149,7 @@ class EventRecorder:
             try:
                 await self._session.patch(f"{collection}/{self._name(series)}", {"series": _count(series)})
             except NotFound:
-                logger.debug("event expired before it was repeated: told anew")
+                logger.debug("event expired before it was repeated: written anew")
             else:
                 return
         try:
@@ -177,7 +181,7 @@ class EventRecorder:
         }
 
     def _name(self, series: _Series) -> str:
-        """The same for a repeated request, another for every other event."""
+        """A name that is the same for a repeated request, and different for every other event."""
         told = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
         digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
@@ -195,7 +199,7 @@ class EventRecorder:
 
 
 def _cut(note: str) -> str:
-    """As much of it as an event may say; no character is cut in two."""
+    """The beginning of the text, as much as an event may hold; no character is cut in two."""
     if len(told := note.encode()) <= _MAX_NOTE:
         return note
     return told[: _MAX_NOTE - 3].decode(errors="ignore") + "..."

@@ -1,8 +1,9 @@
-"""Whose installation this cluster has: two operators that decide about the same GPUs would grant them twice.
+"""Which installation decides in this cluster: two operators that decide about the same GPUs would grant them twice
+(81).
 
-A Lease is of one namespace and tells nothing to another. The PriorityClasses of the chart are of none: they bear the
-namespace that they were installed for, and an operator of any other one stands by. Of several that disagree the oldest
-counts. Where none says anything, because they were made elsewhere, every installation decides.
+A Lease belongs to one namespace, and says nothing to operators of another. The chart's PriorityClasses belong to no
+namespace. They name the namespace that they were installed for, and an operator of any other namespace stands by. If
+several disagree, the oldest counts. If none names a namespace, as they were made elsewhere, every installation decides.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from elastic_operator.cluster.store import Store
 
 
 class Installation:
-    """Whether it is for the operator in `namespace` to decide. `classes` must be complete before it is asked."""
+    """Whether the operator in `namespace` decides. `classes` must be complete before it is asked."""
 
     def __init__(self, namespace: str, classes: Store[PriorityClass]) -> None:
         self._namespace, self._classes = namespace, classes
@@ -22,7 +23,7 @@ class Installation:
         classes.subscribe(self._class_changed)
 
     def elsewhere(self) -> str:
-        """Why it is not, and what to do about that; "" if it is."""
+        """Why it does not, and what to do about that; "" if it does."""
         marked = [each for each in self._classes if _owner(each)]
         oldest = min(
             marked, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name), default=None
@@ -38,12 +39,12 @@ class Installation:
         )
 
     async def wait_until_ours(self) -> None:
-        """Return once it is."""
+        """Return once it does."""
         while self.elsewhere():
             await self._change()
 
     async def wait_until_elsewhere(self) -> None:
-        """Return once it is not."""
+        """Return once it does not."""
         while not self.elsewhere():
             await self._change()
 

@@ -1,12 +1,12 @@
 """Which of the operator's replicas leads: the one that holds a Lease and renews it in time.
 
-Clocks of two machines are never compared. A holder counts as dead when its Lease did not change for the Lease's
+Clocks of two machines are never compared. A holder counts as dead when its Lease has not changed for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
-renewal was *begun* longer ago than `fence_seconds`, which is shorter: it has stopped before anybody takes over. It
-counts by a clock that goes on while its machine is suspended, since nobody else waits meanwhile.
+renewal was *begun* longer ago than `fence_seconds`. That is shorter, so it has stopped before another takes over. It
+counts by a clock that goes on while its machine is suspended, since the others' clocks go on, too.
 
-It is renewed beside the work, in a thread of its own: else a long turn of the event loop that does the work would lose
-it. That loop beats, and the lease is given up when it does so no more: else one that is stuck would keep it for ever.
+A thread of its own renews the Lease, so that a long turn of the event loop that does the work does not lose it. That
+loop beats. The Lease is given up when the beats stop, so that a stuck loop does not keep it for ever (90).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
 _POLL_AGAIN_SECONDS = 5.0
-"""The longest pause of a candidate that gets no answers: so much later it may lead once it gets some."""
+"""The longest pause of a candidate without answers: it may lead this much later than the answers come again."""
 _LEAST_SECONDS = 0.001
 """asyncio may fire a timer up to one clock resolution early. Without this pause, the last nanosecond of a lease would
-be spent on one failed renewal after another."""
+be spent on one failed renewal after another.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,8 @@ logger = logging.getLogger(__name__)
 class Timing:
     """Seconds. fence < lease; renew + retry < fence, so that one failed renewal costs nothing.
 
-    `stuck_seconds` after the last beat the lease is given up. A turn that is only long must not come to that: whoever
-    took over would need as long. It is ten times the longest one measured, and what the kubelet's probe waits, too.
+    The lease is given up `stuck_seconds` after the last beat. A long turn must not reach that limit: another replica
+    would need as long. It is ten times the longest turn measured, and the time that the kubelet's probe waits (90).
     """
 
     lease_seconds: float = 15.0
@@ -62,8 +63,8 @@ class _TakenError(Exception):
 class Elector:
     """Takes the Lease `namespace/name` for `identity`, which no other living process may have.
 
-    It is made in the event loop that does the work, which asks and beats; `run` may go on in a loop of another thread.
-    What both threads read and write is one number each way: `deadline`, and the time of the last beat.
+    It is created in the event loop that does the work, which asks and beats; `run` may use the loop of another thread.
+    The two threads share one number in each direction: `deadline`, and the time of the last beat.
     """
 
     def __init__(self, *, namespace: str, name: str, identity: str, timing: Timing | None = None) -> None:
@@ -87,7 +88,7 @@ class Elector:
         return self.remaining() > 0
 
     def remaining(self) -> float:
-        """Seconds for which this process may still write; not more than zero if it does not lead."""
+        """Seconds for which this process may still write; zero or less if it does not lead."""
         return self.deadline - _since_boot()
 
     async def wait_until_leading(self) -> None:
@@ -95,13 +96,13 @@ class Elector:
         await self._leading.wait()
 
     def beat(self) -> None:
-        """The work goes on. To be called every few seconds by the loop that does it."""
+        """The work goes on. The loop that does it must call this every few seconds."""
         self._beat_at = time.monotonic()
 
     async def run(self, session: Session) -> None:
         """Take the Lease, renew it over `session`, and return when it is lost. To lead again takes a new Elector.
 
-        Cancelled, it hands the Lease back: the last write must have ended before.
+        If cancelled, it hands the Lease back: the last write must have ended before (80).
         """
         self._session = session
         try:
@@ -116,7 +117,7 @@ class Elector:
             self.deadline = -math.inf
 
     async def _release(self) -> None:
-        """Let the next one take over at once."""
+        """Let the next replica take over at once."""
         try:
             self._lease = await self._read()
             if self._lease is not None and _spec(self._lease).get("holderIdentity") == self.identity:
@@ -146,7 +147,7 @@ class Elector:
         if lease is None and self._was_held_lately():
             return False
         if lease is not None and not self._is_free(lease):
-            self._tell_holder(_spec(lease)["holderIdentity"])
+            self._note_holder(_spec(lease)["holderIdentity"])
             return False
         try:
             await self._claim(lease)
@@ -155,7 +156,7 @@ class Elector:
         return True
 
     def _is_free(self, lease: Mapping[str, Any]) -> bool:
-        """Whether nobody holds it, or its holder did not stir for the whole duration while this process looked."""
+        """Whether it has no holder, or its holder did nothing for the whole duration while this process looked."""
         spec, now = _spec(lease), time.monotonic()
         revision = str(lease["metadata"]["resourceVersion"])
         if revision != self._seen_revision:
@@ -165,11 +166,13 @@ class Elector:
         return holder in ("", self.identity) or now - self._seen_at > duration
 
     def _was_held_lately(self) -> bool:
-        """Whether a Lease that somebody deleted was another's just now, who may still write and makes it again."""
+        """Whether another replica just held a Lease that somebody deleted: it may still write, and create the Lease
+        again.
+        """
         lately = time.monotonic() - self._seen_at <= self._timing.lease_seconds
         return lately and self._seen_holder not in ("", self.identity)
 
-    def _tell_holder(self, holder: str) -> None:
+    def _note_holder(self, holder: str) -> None:
         if holder != self._seen_holder:
             self._seen_holder = holder
             logger.info("standing by lease=%s/%s holder=%s", self._namespace, self._name, holder)
@@ -211,7 +214,7 @@ class Elector:
             await self._claim(self._lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
-        """Write the Lease as ours. The time counts from before the request: nobody knows when it was carried out."""
+        """Write the Lease as ours. The time counts from before the request, as nobody knows when it was carried out."""
         begun = _since_boot()
         now = self._now()
         old = _spec(lease) if lease is not None else {}
@@ -250,11 +253,11 @@ class Elector:
 
 
 Election = Callable[[Elector], Coroutine[Any, Any, None]]
-"""Has an elector run, over a session that its loop shares with no other; cancelling this cancels the elector."""
+"""Runs an elector over a session that its loop shares with no other. To cancel this cancels the elector."""
 
 
 def beside(connect: Callable[[], Session]) -> Election:
-    """In a thread with an event loop of its own, where `connect` is called to make the session."""
+    """Runs the elector in a thread with an event loop of its own, where `connect` is called to make the session."""
 
     async def run(elector: Elector) -> None:
         async with connect() as session:
@@ -264,7 +267,7 @@ def beside(connect: Callable[[], Session]) -> Election:
 
 
 def _since_boot() -> float:
-    """Seconds, those included in which the machine was suspended, where the system counts them (Linux does)."""
+    """Seconds, including those in which the machine was suspended if the system counts them (Linux does)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

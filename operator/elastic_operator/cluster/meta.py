@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: metadata and conditions, as frozen structs of the fields that are read."""
+"""What every Kubernetes object has: metadata and conditions, as frozen structs of the fields that we read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Holds no cycles, so the garbage collector need not look at it."""
+    """A struct without cycles, so the garbage collector need not look at it."""
 
 
 class OwnerReference(Struct, frozen=True):
@@ -20,7 +20,7 @@ class OwnerReference(Struct, frozen=True):
 
 
 class Meta(Struct, frozen=True):
-    """metadata, as far as every kind needs it. `namespace` is "" for kinds without."""
+    """metadata, with the fields that every kind needs. `namespace` is "" for kinds without."""
 
     name: str
     uid: str
@@ -32,12 +32,12 @@ class Meta(Struct, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that made the object and keeps it, if there is one."""
+        """The owner that controls the object, if there is one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
 class LabelledMeta(Meta, frozen=True):
-    """metadata of kinds whose labels are read."""
+    """metadata of kinds whose labels we read."""
 
     labels: dict[str, str] = msgspec.field(default_factory=dict)
 

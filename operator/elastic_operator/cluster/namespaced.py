@@ -1,6 +1,6 @@
-"""One kind's objects of some namespaces, in one store: a reflector for each namespace, and one word for all of them.
+"""One kind's objects of some namespaces in one store: a reflector for each namespace, used like a single one.
 
-For whoever may read that kind in these namespaces only, where a list of the whole cluster would be refused.
+For a role that may read that kind in these namespaces only, where a list of the whole cluster would be refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from elastic_operator.cluster.store import Store, T
 
 
 class Namespaced(Generic[T]):
-    """The reflectors of `namespaces`, of which there is at least one; to be used like a single reflector."""
+    """The reflectors of `namespaces`, of which there is at least one."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Namespaced(Generic[T]):
 
     @property
     def stats(self) -> Stats:
-        """The sums of what they counted."""
+        """The sums of their counters."""
         each = [asdict(reflector.stats) for reflector in self._each]
         return Stats(**{name: sum(counted[name] for counted in each) for name in each[0]})
 
     def age(self) -> float:
-        """Seconds since the server was last heard of the namespace that it was silent about for longest."""
+        """Seconds since the last news of the namespace with the oldest news."""
         return max(reflector.age() for reflector in self._each)
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
-"""Kubernetes objects as frozen structs that hold only what this operator reads; decoding skips everything else.
+"""Kubernetes objects as frozen structs with the fields that this operator reads; decoding skips everything else.
 
-The structs follow the API's own shape. Lists and times that Go writes as `null` when empty allow None. Meaning is
-drawn from them in `convert.py`.
+The structs follow the API's own shape. Lists and times that Go writes as `null` when empty allow None.
+`read/convert.py` says what the objects mean.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 T = TypeVar("T", bound=Struct)
 
 ANNOTATION_OPERATOR_NAMESPACE = f"{GROUP}/operator-namespace"
-"""Of the chart's priority classes: where the operator is that they were installed with."""
+"""On the chart's priority classes: the namespace of the operator that they were installed with (81)."""
 
 
 class Taint(Struct, frozen=True):
@@ -66,7 +66,7 @@ class Node(Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def says_the_same(self, other: Node) -> bool:
-        """Whether all that is read of a node is equal."""
+        """Whether all that we read of a node is equal."""
         return (self.metadata.labels, self.spec, self.status) == (other.metadata.labels, other.spec, other.status)
 
 
@@ -76,12 +76,12 @@ class Namespace(Struct, frozen=True):
     metadata: LabelledMeta
 
     def says_the_same(self, other: Namespace) -> bool:
-        """Whether all that is read of a namespace is equal."""
+        """Whether all that we read of a namespace is equal."""
         return self.metadata.labels == other.metadata.labels
 
 
 class ClassAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of priority classes that are read."""
+    """The annotations of priority classes that we read."""
 
     operator_namespace: str = msgspec.field(name=ANNOTATION_OPERATOR_NAMESPACE, default="")
 
@@ -122,12 +122,12 @@ class PersistentVolumeClaim(Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether its volume is known, and with it where pods can mount it."""
+        """Whether its volume is known, and with it the nodes on which pods can mount it."""
         return self.status.phase == "Bound" and bool(self.spec.volume_name)
 
 
 class VolumeSpec(Struct, frozen=True):
-    """spec of a volume; `node_affinity` is set where not every node can mount it."""
+    """spec of a volume; `node_affinity` is set if not every node can mount it."""
 
     node_affinity: dict[str, Any] | None = None
 
@@ -173,7 +173,7 @@ class Service(Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The first one: ours have one."""
+        """The first port; ours have one."""
         return next((port.port for port in self.spec.ports or ()), MASTER_PORT)
 
 
@@ -198,14 +198,14 @@ class CustomMeta(LabelledMeta, frozen=True):
 
 
 class CustomObject(Struct, frozen=True):
-    """One of our own kinds, undecoded beyond metadata: the pydantic models read `spec` and `status`."""
+    """An object of our own kinds, decoded no further than its metadata: pydantic models read `spec` and `status`."""
 
     metadata: CustomMeta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def says_the_same(self, other: CustomObject) -> bool:
-        """Whether what its user wrote is equal; its status is the operator's own."""
+        """Whether the user's part is equal; the status is the operator's own."""
         return self.metadata.generation == other.metadata.generation
 
 

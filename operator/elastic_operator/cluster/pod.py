@@ -1,4 +1,4 @@
-"""Pods as frozen structs that hold only what this operator reads; meaning is drawn from them in `convert.py`."""
+"""Pods as frozen structs with the fields that this operator reads; `read/convert.py` says what they mean."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 
 
 class PodLabels(Struct, frozen=True, rename=None):
-    """The labels of pods that are read; names are taken from the object's name, which nobody can edit.
+    """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
 
-    A pod with `queue` is Kueue's to admit. The others say of foreign pods which of them belong together (`gang.py`).
+    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together (`read/gang_key.py`).
     """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")
@@ -31,7 +31,7 @@ class PodLabels(Struct, frozen=True, rename=None):
 
 
 class PodAnnotations(Struct, frozen=True, rename=None):
-    """The annotations of pods that are read."""
+    """The annotations of pods that we read."""
 
     gang: str = msgspec.field(name=contract.ANNOTATION_GANG, default="")
     nnodes: str = msgspec.field(name=contract.ANNOTATION_NNODES, default="")
@@ -76,7 +76,7 @@ class Container(Struct, frozen=True):
 
 
 class Anything(Struct, frozen=True):
-    """An object of which it only matters that it is there."""
+    """An object of which only its presence matters."""
 
 
 class Requirement(Struct, frozen=True):
@@ -110,7 +110,7 @@ class NodeAffinity(Struct, frozen=True):
 
 
 class PodAffinity(Struct, frozen=True):
-    """affinity.podAffinity or podAntiAffinity: only whether there is any that is required."""
+    """affinity.podAffinity or podAntiAffinity: only whether any of it is required."""
 
     required: tuple[Anything, ...] | None = msgspec.field(name=_REQUIRED, default=None)
 
@@ -152,7 +152,7 @@ class EphemeralSource(Struct, frozen=True):
 
 
 class Volume(Struct, frozen=True):
-    """A volume, as far as it decides where a pod can run."""
+    """A volume, with the fields that decide where a pod can run."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None

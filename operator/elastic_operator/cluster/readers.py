@@ -1,4 +1,4 @@
-"""Readers of metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics.
+"""Readers of metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics (97).
 
 As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
 read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:
@@ -21,13 +21,13 @@ from elastic_operator.cluster.session import Session
 PATH = "/metrics"
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
-"""How long an answer is good for."""
+"""How long an answer is valid."""
 OUTAGE_SECONDS = 900.0
-"""How long one that let somebody in is, where the API server gives none."""
+"""How long a permission is valid while the API server does not answer."""
 KNOWN = 256
-"""Tokens that are remembered."""
+"""The most tokens that are remembered."""
 MOST_STRANGERS = 4
-"""Reviews of new tokens under way at once, so that a client that sends many does not flood the API server."""
+"""The most reviews of new tokens at once, so that a client with many tokens does not flood the API server."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -48,7 +48,7 @@ NO_ANSWER = Verdict(503, "the API server does not say whether you may read metri
 
 
 class Readers:
-    """Asks over `session`, which needs no lease, since reviews change nothing; its account may create both kinds."""
+    """Asks over `session`, which needs no lease, since reviews change nothing. Its account may create both kinds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -56,7 +56,7 @@ class Readers:
         self._strangers = asyncio.Semaphore(MOST_STRANGERS)
 
     async def verdict(self, authorization: str) -> Verdict:
-        """On a request with that header Authorization, "" for none. Raises nothing."""
+        """The verdict on a request with that Authorization header, "" for none. Raises nothing."""
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:

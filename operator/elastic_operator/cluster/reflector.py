@@ -1,8 +1,8 @@
-"""Keeps a `Store` equal to what the API server holds of one kind: lists once, then watches, for as long as it runs.
+"""Keeps a `Store` equal to the API server's objects of one kind: lists once, then watches, until cancelled.
 
-What goes wrong on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a pause
-that grows, never a busy loop, and never loses a deletion: every list is compared with the store. `age` says how long
-ago the server was last heard; whether that is fresh enough to act on is the caller's decision.
+A failure on the way (a history too old, refusals, overload, a stream that falls silent or breaks) costs a growing
+pause, but never a busy loop and never a lost deletion: every list is compared with the store. `age` says how long ago
+the server was last heard; the caller decides whether that is fresh enough to act on.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
 PAGE = 500
 INACTIVITY_SECONDS = 70.0
-"""The API server sends a bookmark about once a minute to whoever asks for them."""
+"""The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
-"""A kind that the server does not serve yet is asked for so often."""
+"""How often a kind is asked for that the server does not serve yet."""
 LIST_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
-"""A watch is ended by the server after a random time in between, so that not all end at once."""
+"""The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
-"""Events handled before other tasks get their turn, so that a storm does not hold them up."""
+"""After this many events other tasks get their turn, so that a storm of events does not hold them up."""
 _SHORT_SECONDS = 1.0
 _RELIST_AFTER = 3
-"""Watches in a row that failed without one event, after which the resourceVersion itself is mistrusted."""
+"""After this many failed watches in a row without one event, the resourceVersion itself may be wrong."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +70,13 @@ class Reflector(Generic[T]):
     Args:
         path: The collection, such as `PODS`.
         namespace: Only objects of that namespace are read; "" for all.
-        type_: What its objects are decoded into.
+        type_: The type that its objects are decoded into.
         params: Query parameters of list and watch, such as a field selector.
         inactivity: Seconds of silence after which a stream counts as dead.
         backoff: Pauses between failures.
-        optional: A kind that the server does not serve, as long as its definition is not installed, has no objects;
+        optional: While the kind's definition is not installed, the server does not serve it. It then has no objects;
             that is news from the server, and no failure.
-        absent_seconds: After so long it is asked for such a kind again.
+        absent_seconds: How long until it is asked for such a kind again.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Reflector(Generic[T]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The one collection that is read."""
+        """The collection that it reads."""
         return (self.path,)
 
     def age(self) -> float:
@@ -141,7 +141,7 @@ class Reflector(Generic[T]):
                 await self._pause(error)
 
     async def catch_up(self) -> None:
-        """Make the store at least as new as this call, whatever the watch does; tries until the server answers."""
+        """Make the store at least as new as this call, whatever the watch does. Tries until the server answers."""
         backoff = Backoff()
         while True:
             try:
@@ -152,7 +152,7 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(backoff.next(at_least=error.retry_after))
 
     def _is_absent(self, error: ClusterError) -> bool:
-        """Whether the server has just said that it does not serve this kind; then there are no such objects."""
+        """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
         if not self._optional or not isinstance(error, NotFound):
             return False
         if not self._absent:
@@ -212,7 +212,9 @@ class Reflector(Generic[T]):
         return decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
 
     async def _watch(self) -> None:
-        """Until the server ends it. One that ends at once or brought nothing is a failure, lest this be a busy loop."""
+        """Watch until the server ends it. A watch that ends at once or without news is a failure, lest this be a busy
+        loop.
+        """
         self.stats.watches += 1
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
@@ -238,10 +240,11 @@ class Reflector(Generic[T]):
             raise Unreachable(f"WATCH {self.path}: ended early")
 
     def _take_silence(self) -> None:
-        """Of a kind that never changes the server may say nothing at all, bookmarks included.
+        """Handle a silent stream. For a kind that never changes, the server may send nothing at all, not even
+        bookmarks.
 
-        So silence is no failure: the stream may be dead or not, and a new one, opened at once, tells. Only if that goes
-        on, a list does: the server is as silent about a resourceVersion that its history has not reached.
+        So silence is no failure. A new stream, opened at once, shows whether the old one was dead. Only if the silence
+        goes on, a list does: the server is also silent about a resourceVersion that its history has not reached.
         """
         self._backoff.reset()
         self._silences += 1
@@ -272,7 +275,7 @@ class Reflector(Generic[T]):
         self._advance(meta.resource_version)
 
     def _read(self, raw: msgspec.Raw) -> tuple[Meta | BareMeta, T | None]:
-        """Decode an object. One that cannot be read is reported and left out: it must not blind us for all others."""
+        """Decode an object. One that cannot be read is reported and left out, so that all others are still seen."""
         try:
             obj = self._decode(raw)
         except msgspec.ValidationError as error:
@@ -291,7 +294,7 @@ class Reflector(Generic[T]):
 
 
 def in_namespace(path: str, namespace: str) -> str:
-    """The path of a collection, reduced to that namespace; "" leaves it as it is."""
+    """The path of a collection, limited to that namespace; "" leaves it as it is."""
     if not namespace:
         return path
     group, _, plural = path.rpartition("/")

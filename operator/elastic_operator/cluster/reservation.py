@@ -1,9 +1,9 @@
-"""A place kept for a foreign pod: the scheduler's own nomination, and beside it a condition that says it is ours.
+"""A place kept for a pending pod of others: kube-scheduler's own nomination, and a condition that says it is ours.
 
 `status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
-sets it must clear it. The condition, written by the same request, says until when the pod has the place, and which
-nodes did not work out: whoever leads next finds all of it there. Both stand in the status, which no user may write.
-Up to 0.2 an annotation took the condition's place, and could be forged.
+sets it must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did
+not work: a new leader finds all of it there (45). Both are in the status, which no user may write. Up to 0.2 an
+annotation took the condition's place, and could be forged.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
-from elastic_operator.plan.resting import MOST_REST_SECONDS, rest_seconds
+from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.useless_tries import MOST_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
 MOST_SECONDS = 3600.0
-"""A node on which a reservation ran out is left alone for so long, twice as long each time."""
+"""How long a node on which a reservation ran out is left alone: at first, and doubled each time up to the longest."""
 _MOST_TIMES = 10
-"""From here on it is the same time again."""
+"""From this many times on, the time stays the same."""
 MOST_AVOIDED = 16
-"""So many nodes are remembered for one pod, those that failed last."""
+"""The most nodes that are remembered for one pod; the latest failures count."""
 MOST_CHARACTERS = 16_384
-"""Of an annotation; three times what those names and numbers take. A longer one is not ours, and is not read."""
+"""The longest annotation that is read: three times what those names and numbers take. A longer one is not ours."""
 MOST_ANNOTATED_SECONDS = 600.0
 """An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
-"""A reservation from a later time than this ahead is from a clock that has been put back."""
+"""A reservation that begins later than this from now was written before the clock was set back."""
 
 
 class Avoided(msgspec.Struct, frozen=True):
-    """A node on which a reservation of the pod ran out so many `times`; left alone `until` (epoch seconds)."""
+    """A node on which a reservation of the pod ran out so many `times`. It is left alone `until` (epoch seconds)."""
 
     until: float
     times: int = 1
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and nodes to avoid.
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid.
 
-    Nothing is kept for the pod before it `rests_until`.
+    Nothing is kept for the pod before `rests_until` (139).
     """
 
     node: str = ""
@@ -62,11 +63,11 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:
-        """Whether there is one that is not in force any more."""
+        """Whether there is one that is no longer in force."""
         return bool(self.node) and not self.holds(now)
 
     def avoided(self, now: float) -> dict[str, float]:
-        """The nodes that are to be left alone, with until when."""
+        """The nodes to leave alone now, and until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
 
     def rests(self, now: float) -> bool:
@@ -74,10 +75,12 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         return now < self.rests_until <= now + MOST_REST_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
-        """What is left of it when it ran out: its node is avoided for a while, and after some of them all nodes are."""
+        """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes
+        are (139).
+        """
         before = self.avoid.get(self.node)
         times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
-        wait = min(FIRST_SECONDS * 2 ** (times - 1), MOST_SECONDS)
+        wait = doubled(FIRST_SECONDS, MOST_SECONDS, times)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
         in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())
@@ -87,9 +90,9 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def reservation_of(pod: Pod) -> Reservation:
-    """The reservation in the pod's condition, unless somebody else has nominated the pod; none if it cannot be read.
+    """The reservation in the pod's condition; none if somebody else has nominated the pod, or if it cannot be read.
 
-    kube-scheduler takes a nomination away whenever it tries the pod in vain; the reservation stays, see `is_renewable`.
+    kube-scheduler takes a nomination away after each try in vain; the reservation stays, see `is_renewable`.
     """
     condition = _condition(pod)
     if condition is None:
@@ -103,7 +106,9 @@ def reservation_of(pod: Pod) -> Reservation:
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
-    """Whether the reservation holds and is to be written again: its nomination is gone, or it is an annotation only."""
+    """Whether the reservation must be written again: it holds, but its nomination is gone, or it is only an
+    annotation.
+    """
     return reservation.holds(now) and (not pod.status.nominated_node_name or _condition(pod) is None)
 
 
@@ -112,9 +117,10 @@ def _condition(pod: Pod) -> Condition | None:
 
 
 def _annotated(pod: Pod) -> Reservation:
-    """The reservation in an annotation of a release before 0.3. Anybody may have written it: it needs its nomination.
+    """The reservation in an annotation of a release before 0.3, if the pod has its nomination, too.
 
-    Users cannot nominate. It is written down as a condition at once, and ignored from then on.
+    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and then does
+    not count any more.
     """
     said = _read(pod.metadata.annotations.reserved)
     return said if said.node and pod.status.nominated_node_name == said.node else Reservation()
@@ -130,7 +136,7 @@ def _read(text: str) -> Reservation:
 
 
 async def write(session: Session, pod: Pod, reservation: Reservation, now: float) -> Pod:
-    """Nominate the pod for the node of the reservation, or take the nomination back where it has none.
+    """Nominate the pod for the node of the reservation, or take the nomination back if there is no node.
 
     Raises:
         Conflict: the pod changed since, or is another one of that name.

@@ -1,9 +1,9 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
-Every write asks for how long this process may still write; the answer also caps how long the write may take. It asks
-again as its bytes go out: in between a connection may be made, and long turns of the event loop may come.
-So no write of a process that lost its lease is sent, and none that was sent is waited for beyond it.
-Retrying is left to the callers: they know what a repetition means.
+Every write asks for how long this process may still write; the answer also limits how long the write may take. It asks
+again when its bytes go out, as a connection may be made, and long turns of the event loop may come, in between (90). So
+no process that lost its lease sends a write, nor waits for one beyond its lease. Callers retry by themselves: they know
+what a repetition means.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from elastic_operator.cluster.slots import Slots
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-"""The one that changes a condition of a pod and leaves the others as they are."""
+"""The kind of patch that changes one condition of a pod and leaves the others as they are."""
 
 WRITE_SECONDS = 8.0
 READ_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _IDLE_SECONDS = 75.0
-"""Shorter than the API server's 90 s: a connection that the server closes under a POST leaves its outcome unknown."""
+"""Shorter than the API server's 90 s: if the server closes a connection during a POST, its outcome is unknown."""
 _READ_BUFFER = 1 << 20
 
 NOT_OURS = "this process does not hold the lease (any more)"
@@ -56,7 +56,7 @@ def uncounted(_verb: str, _code: str) -> None:
 
 
 class _Body(aiohttp.BytesPayload):
-    """A write's body, with which its headers go out, too; or neither does, and the connection ends."""
+    """A write's body. Its headers go out with it; or neither does, and the connection ends."""
 
     def __init__(self, body: bytes, remaining: Callable[[], float]) -> None:
         super().__init__(body)
@@ -75,10 +75,10 @@ class Session:
     Args:
         connection: Where it is, and the credentials.
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
-            An attribute: whoever owns the lease may set it after the session was made.
+            An attribute: the owner of the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once; further ones wait, and deletions go before all others. More would not be
-            answered sooner, but run into their own time limit on a slow server.
+        max_writes: Writes under way at once. Further ones wait, and deletions go first (147). More writes would not be
+            answered sooner, but run into their own time limit on a slow server (28).
         http: What carries the requests; by default connections over TCP.
     """
 
@@ -108,7 +108,7 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections. Those of requests that were broken off end TLS on their own time: they get a moment."""
+        """End all connections. Those of aborted requests end TLS in their own time: they get a moment."""
         await self._http.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -162,7 +162,7 @@ class Session:
     async def stream(
         self, path: str, *, params: Mapping[str, str], inactivity: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """GET a body that goes on; silence of `inactivity` seconds raises Unreachable, as do lost connections."""
+        """GET a body that goes on; silence for `inactivity` seconds raises Unreachable, as do lost connections."""
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=inactivity)
         headers = await self._headers()
         async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
@@ -265,8 +265,8 @@ class Session:
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection of an answer that was not read to its end, at once: ending TLS in good order would hold it
-    for as long as the other side stays silent, and silence is the usual reason.
+    """Drop at once the connection of an answer that was not read to its end. To end TLS in good order would hold it
+    while the other side is silent, and silence is the usual reason.
     """
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()

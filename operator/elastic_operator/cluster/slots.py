@@ -1,4 +1,4 @@
-"""So many writes at once, and among those that wait, deletions first (147)."""
+"""Limits the writes at once (28); of those that wait, deletions go first (147)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self, *, urgent: bool) -> AsyncIterator[None]:
-        """A slot, as soon as there is one; given back at the end."""
+        """Hold a slot, as soon as there is one."""
         await self._take(self._urgent if urgent else self._others)
         try:
             yield
@@ -40,7 +40,7 @@ class Slots:
             raise
 
     def _give_back(self) -> None:
-        """To the next that waits; one that was cancelled takes itself out of its queue."""
+        """Give the slot to the next that waits; a cancelled one leaves its queue by itself."""
         for queue in (self._urgent, self._others):
             for turn in queue:
                 if not turn.done():

@@ -1,8 +1,8 @@
-"""What the API server holds of one kind, as far as this process has heard, from watches, lists and its own writes.
+"""The API server's objects of one kind, by all that this process has heard from watches, lists and its own writes.
 
-News comes by several ways and not in order: a write's answer may overtake the watch, a list may be older than both.
-The object with the highest resourceVersion wins; these compare as integers within a kind. What was deleted stays
-remembered for some minutes, so that late news of it does not bring it back.
+News comes by several ways and not in order: a write's answer may overtake the watch, a list may be older than both. The
+object with the highest resourceVersion wins; these compare as integers within a kind. A deleted object is remembered
+for some minutes, so that late news does not bring it back.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class HasMeta(Protocol):
 
 T = TypeVar("T", bound=HasMeta)
 Listener = Callable[[T | None, T | None], None]
-"""Called at once with (old, new): None, new for an addition, old, None for a deletion. Must be quick.
+"""Called at once with (old, new): None, new for an addition, old, None for a deletion. It must be quick.
 
-What it raises is logged and counted, and told to nobody.
+An error that it raises is logged and counted, and stops nobody else (88).
 """
 
 
@@ -49,7 +49,7 @@ class Store(Generic[T]):
         self.revision = 0
         """Raised with each change."""
         self.on_error: Callable[[], None] = lambda: None
-        """Hears of each error of the operator's own at one of these objects."""
+        """Called for each error of the operator's own at one of these objects."""
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -73,13 +73,13 @@ class Store(Generic[T]):
         return tuple(self._by_uid.values())
 
     def subscribe(self, listener: Listener[T]) -> None:
-        """Have `listener` called at each change from now on, and now for each object there already is."""
+        """Call `listener` at each change from now on, and now for each object that is there already."""
         self._listeners.append(listener)
         for obj in self.values():
             self._call(listener, None, obj)
 
     def observe(self, obj: T) -> None:
-        """Take in the state of an object, as a list, a watch or a write's answer told it. Older states are ignored."""
+        """Take in an object from a list, a watch or a write's answer. Older states than the known one are ignored."""
         meta = obj.metadata
         if self._is_buried(meta):
             return
@@ -93,21 +93,22 @@ class Store(Generic[T]):
                 return
             self.observe_deleted(namesake.metadata.uid)
         self._by_uid[meta.uid] = self._by_name[_name(obj)] = obj
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
         """Take in a deletion.
 
-        `resource_version` is the one of the deletion; without it nothing more is expected to be heard of the object,
-        as after a DELETE that was answered with 404.
+        `resource_version` is that of the deletion. Without it, as after a DELETE that was answered with 404, no later
+        news of the object is expected.
         """
         self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
         self._remove(uid)
 
     def observe_list(self, seen: Collection[str], resource_version: str, *, within: str = "") -> None:
-        """Remove what a complete list of that resourceVersion, whose objects have been observed, does not have.
+        """Remove the objects that a complete list of that resourceVersion lacks; those that it has were observed
+        before.
 
-        `within` is the namespace that was listed; "" where all were.
+        `within` is the namespace that was listed; "" for all.
         """
         revision = int(resource_version)
         for obj in self._of(within):
@@ -115,7 +116,7 @@ class Store(Generic[T]):
                 self.observe_deleted(obj.metadata.uid, resource_version)
 
     def replace(self, objects: Iterable[T], resource_version: str, *, within: str = "") -> None:
-        """Take in a complete list (of the namespace `within`): what it has is observed, what it lacks is removed."""
+        """Take in a complete list (of the namespace `within`): observe what it has, remove what it lacks."""
         seen = set()
         for obj in objects:
             seen.add(obj.metadata.uid)
@@ -129,9 +130,8 @@ class Store(Generic[T]):
     def reset(self, objects: Iterable[T], *, within: str = "") -> None:
         """Take in a complete list (of the namespace `within`) of a server whose history restarted.
 
-        As after a restore of etcd from a backup.
-
-        Its resourceVersions compare with none known so far. Nobody sees a state in between.
+        That happens when etcd is restored from a backup. The list's resourceVersions do not compare with any known so
+        far. Nobody sees a state in between.
         """
         listed = {obj.metadata.uid: obj for obj in objects}
         self._tombstones.clear()
@@ -140,7 +140,7 @@ class Store(Generic[T]):
         for uid, obj in listed.items():
             old = self._by_uid.get(uid)
             self._by_uid[uid] = self._by_name[_name(obj)] = obj
-            self._tell(old, obj)
+            self._notify(old, obj)
 
     def _of(self, namespace: str) -> tuple[T, ...]:
         """The objects of that namespace; all for ""."""
@@ -163,15 +163,15 @@ class Store(Generic[T]):
         if old is None:
             return
         del self._by_name[_name(old)]
-        self._tell(old, None)
+        self._notify(old, None)
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         self.revision += 1
         for listener in self._listeners:
             self._call(listener, old, new)
 
     def _call(self, listener: Listener[T], old: T | None, new: T | None) -> None:
-        """One object must not blind the other listeners, nor end the watch that brought it."""
+        """Call the listener. Its error must stop neither the other listeners nor the watch that brought the object."""
         try:
             listener(old, new)
         except Exception:

@@ -1,4 +1,4 @@
-"""What lists and watches look like around the objects that they bring."""
+"""The frame of lists and watches around their objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Event(msgspec.Struct):
 
 
 class BareMeta(msgspec.Struct, rename="camel"):
-    """What bookmarks, deletions and unreadable objects are known by."""
+    """The metadata by which bookmarks, deletions and unreadable objects are known."""
 
     resource_version: str
     uid: str = ""
@@ -36,7 +36,7 @@ class BareMeta(msgspec.Struct, rename="camel"):
 
 
 class Bare(msgspec.Struct):
-    """An object of which only that is read."""
+    """An object of which only the metadata is read."""
 
     metadata: BareMeta
 

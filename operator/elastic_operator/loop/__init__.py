@@ -1,1 +1,1 @@
-"""Wake, read, decide, apply. The only code beside `cluster` that changes the world."""
+"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the world."""

@@ -1,7 +1,7 @@
-"""Carries out one `Plan` for one job: the writes, in the order that lets a successor finish them.
+"""Carries out one `Plan` for one job: the writes, in an order in which a replica that takes over can finish them.
 
-Each write is conditional (deterministic name, UID or resourceVersion), and what the API server answers goes into the
-stores at once, so that the next pass sees it before the watch does.
+Each write is conditional (deterministic name, UID or resourceVersion). The API server's answer goes into the stores at
+once, so that the next pass sees it before the watch does.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from secrets import token_urlsafe
 from typing import Any
 
@@ -35,33 +36,36 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.read import Stores
-from elastic_operator.loop.unkept import Unkept
-from elastic_operator.plan.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.job.counts import with_created
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
 MOST_SERVICES = 8
-"""Services made at once. The API server makes them one after the other; more would only run into their time limit."""
+"""Services created at once (28). The API server creates them one by one; more would only run into their time limit."""
 
 MOST_PODS = 32
-"""Pods made at once, as many as writes are sent at once: a manifest that only waits for its turn takes up to 1 MB."""
+"""Pods created at once: as many as the writes under way (28). A manifest that only waits for its turn takes
+up to 1 MB.
+"""
 
 TOKEN_BYTES = 32
 TELL_TRIES = 5
-"""Of a master's annotation. A kubelet writes a pod that starts several times within a second."""
+"""Tries to write a master's annotation: a kubelet writes a pod that starts several times within a second."""
 
 
 def _nobody(_job: Job, _status: JobStatus) -> None:
-    """For an actor whose writes nobody counts."""
+    """For an actor whose status writes nobody counts."""
 
 
 class Actor:
-    """Does what plans say. `written` hears of each status that was written, with the job as it was before.
+    """Does what plans say. `written` is called for each status that was written, with the job as it was before.
 
-    `unkept` are the fields of jobs' statuses that the API server does not keep.
+    `unkept` are the fields of jobs' statuses that the API server drops.
     """
 
     def __init__(
@@ -80,11 +84,19 @@ class Actor:
         self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
 
     async def carry_out(
-        self, job: Job, plan: Plan, *, written: dict[str, Any], may_create: bool, sent: set[str]
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        written: dict[str, Any],
+        may_create: bool,
+        sent: set[str],
+        tells: bool = True,
+        pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
-        """Do it; `written` is the status as the API server has it. Raises what the cluster layer raises.
+        """Carry out the plan; `written` is the status as the API server has it. Raises what the cluster layer raises.
 
-        `sent` takes the names of pods that may have been created, whatever becomes of the rest.
+        `sent` collects the names of pods that may have been created, whatever becomes of the rest (48).
         """
         if plan.commit_first:
             if not await self._write_status(job, plan, written):
@@ -94,29 +106,30 @@ class Actor:
         await self._together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._create_all(job, plan.creates, sent)
+            plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._route(job, plan.route)
-        if not plan.commit_first and await self._write_status(job, plan, written):
+        if tells and not plan.commit_first and await self._write_status(job, plan, written):
             self.tell(job, plan.events)
         if plan.delete_job:
             log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
             await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid)
 
     def tell(self, job: Job, events: Iterable[Event]) -> None:
-        """Log the events, and have them written."""
+        """Log the events, and queue them to be written."""
         for event in events:
             log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
             self.events.record(job.namespace, job.name, job.uid, event)
 
     async def _together(self, calls: Sequence[Awaitable[None]]) -> None:
-        """All at once; the first error is raised after all have ended."""
+        """Run all at once; after all have ended, raise the first error."""
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
     async def _write_status(self, job: Job, plan: Plan, written: dict[str, Any]) -> bool:
-        """Returns whether there still is such a job."""
+        """Write the status. Returns whether the job still exists."""
         new = plan.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         body = self.stores.jobs.get(job.uid)
         if body is None:
@@ -143,7 +156,7 @@ class Actor:
         return True
 
     async def _refresh(self, job: Job) -> None:
-        """Somebody wrote the job meanwhile: look at it again before the next try."""
+        """Somebody else wrote the job meanwhile: read it again before the next try."""
         try:
             answer = await apply.get_job(self.session, job.namespace, job.name)
         except NotFound:
@@ -161,14 +174,16 @@ class Actor:
             self.stores.pods.observe(answer)
 
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
-        """The ceiling of today, for a pod that was made when a longer grace was allowed, or by somebody else."""
+        """Today's ceiling for the grace of a pod that was made with a longer one, or by somebody else (95)."""
         known = self.stores.pods.get(pod.uid)
         if known is None or job.grace_ceiling is None:
             return None
         return job.grace_ceiling if known.spec.termination_grace_period_seconds > job.grace_ceiling else None
 
     async def _tell_master(self, job: Job, membership: Membership) -> None:
-        """Tried again at once where somebody, such as its kubelet, wrote it meanwhile, but not what it was told."""
+        """Write the membership. Tried again at once if somebody such as its kubelet wrote the pod, and not the
+        annotation.
+        """
         pod = self.stores.pods.get(membership.uid)
         for _ in range(TELL_TRIES):
             if pod is None:
@@ -195,7 +210,7 @@ class Actor:
                 return
 
     async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
-        """That pod as it is now; None if it is gone."""
+        """The pod as it is now; None if it is gone."""
         try:
             pod = await apply.get_pod(self.session, job.namespace, membership.name)
         except NotFound:
@@ -207,7 +222,9 @@ class Actor:
         return pod
 
     async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        """Made with the first master; made sure of with each later one, since users delete things."""
+        """Create the Secret with the first master, and again with each later one if it is missing, since users delete
+        things.
+        """
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == contract.ROLE_MASTER for create in creates):
             secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
@@ -216,10 +233,11 @@ class Actor:
     async def _create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         assert job.spec is not None, "pods are created from a spec that could be read"
         await self._ensure_secret(job, creates)
+        service = self.stores.services.named(service_name(job.name), job.namespace)
         if self.build.network is not None:
             manifest = build_network_policy(job, self.build.network)
-            await apply.ensure_network_policy(self.session, manifest, job_uid=job.uid)
-        service = self.stores.services.named(service_name(job.name), job.namespace)
+            is_new = service is None
+            await apply.ensure_network_policy(self.session, manifest, job_uid=job.uid, is_new=is_new)
         if service is None or not apply.is_ours(service.metadata, job.uid):
             async with self._services:
                 manifest = build_service(job, port=master_port(job.uid, job.spec))
@@ -253,14 +271,16 @@ class Actor:
         self.stores.pods.observe(pod)
 
     async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
-        """A pod not known by its label would be taken for one of an earlier time, and be replaced without end."""
+        """Delete a pod that was stored without its label: it would count as one of an earlier incarnation and be
+        replaced for ever.
+        """
         label, name = contract.LABEL_INCARNATION, pod.metadata.name
         await apply.delete_pod(self.session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
         message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
         raise PodRefused(Forbidden(message, status=403), role=role)
 
     async def _route(self, job: Job, route: Route) -> None:
-        """Points the job's Service at its master."""
+        """Lead the job's Service to its master (6)."""
         service = self.stores.services.named(service_name(job.name), job.namespace)
         if service is None:
             return
@@ -268,7 +288,9 @@ class Actor:
         manifest = build_endpoint_slice(
             job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
         )
-        self.stores.slices.observe(await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid))
+        known = self.stores.slices.named(service_name(job.name), job.namespace)
+        ensured = await apply.ensure_endpoint_slice(self.session, manifest, job_uid=job.uid, known=known)
+        self.stores.slices.observe(ensured)
 
 
 def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Asks the API server by dry runs whether it would take the pods that a job is to get (139).
+"""Asks the API server by dry runs whether it would accept the pods that a job is to get (139).
 
-Each template is asked for by itself, and what all pods ask for together as one pod, for the sake of ResourceQuotas.
-Pods of the namespace that go are counted off: a quota counts them until they are gone.
+Each template is tried by itself. For ResourceQuotas, all pods are also tried as one pod with the sum of their requests,
+less what the leaving pods of the namespace hold: a quota counts these until they are gone.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import raise_refusal
-from elastic_operator.loop.read import Stores
-from elastic_operator.plan.decisions import CreatePod
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"
-"""Of a Service that is not made yet, in pods that are not made either; nobody has it (RFC 5737)."""
+"""The address of a Service that does not exist yet, in pods that are only tried. Nobody has this address (RFC 5737)."""
 _QUOTA = "exceeded quota"
 _PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
 
@@ -39,28 +39,28 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether the pods `creates` of the job would be taken, after those of other jobs of its namespace, `besides`.
+    """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
 
-    `leaving` finds the pods of the namespace that go, or are on their way out.
+    `leaving` finds the pods of the namespace that are to go or are being deleted.
     """
 
     job: Job
     creates: tuple[CreatePod, ...]
     besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
-    """Jobs, and the roles of the pods that each of them is yet to get."""
+    """Jobs, and the roles of the pods that each of them is still to get."""
     leaving: Callable[[], Iterable[objects.Pod]] = tuple
     needed: bool = True
-    """Whether the job lacks its minimum without those for which others are to go."""
+    """Whether the job lacks its minimum without the pods for which others are to go."""
 
 
 class Asker:
-    """Asks; makes nothing."""
+    """Asks by dry runs; creates nothing."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
     async def ask(self, question: Question) -> None:
-        """Raises PodRefused, and ClusterError where no answer came."""
+        """Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = question.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
         common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
@@ -84,7 +84,9 @@ class Asker:
     async def _ask_for_all(
         self, question: Question, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
-        """All as one pod, less what is leaving. That it is too large for one (LimitRange, webhooks) says nothing."""
+        """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
+        nothing.
+        """
         requests, limits, count = _asked_in_all(question)
         for pod in leaving:
             spec = {"spec": msgspec.to_builtins(pod.spec)}
@@ -107,13 +109,13 @@ def _is_about_quota(error: ClusterError) -> bool:
 
 
 def _has_room_for(more: int, error: ApiError) -> bool:
-    """Whether the quota's number of pods is the only thing in the way of one more, and is in none of so many."""
+    """Whether the quota refuses only by its number of pods, and allows `more` pods beside those that it counts now."""
     found = _PODS.search(error.message)
     return found is not None and int(found[1]) + more <= int(found[2])
 
 
 def _asked_in_all(question: Question) -> tuple[Amounts, Amounts, int]:
-    """Requests, limits and number of all these pods."""
+    """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
     jobs = ((question.job, tuple(create.role for create in question.creates)), *question.besides)
     for job, roles in jobs:
@@ -127,7 +129,9 @@ def _asked_in_all(question: Question) -> tuple[Amounts, Amounts, int]:
 
 
 def as_one(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """The pod with one container, which asks for so much. No limit is below its request; of a GPU they are the same."""
+    """The pod with one container that asks for that much. A limit is never below its request; for a GPU the two are
+    equal.
+    """
     asked = {name: max(0, n) for name, n in requests.items()}
     most = {name: max(n, asked.get(name, 0)) for name, n in limits.items()}
     most |= {name: n for name, n in asked.items() if "/" in name or name.startswith("hugepages-")}

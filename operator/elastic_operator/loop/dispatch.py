@@ -1,6 +1,6 @@
-"""Hands plans to the actor: one at a time per job, none before a job's next try is due, none where nothing is to do.
+"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
 
-What cannot be handed over now is not queued: `start` says after how many seconds the job is to be decided on again.
+A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import replace
 from typing import Any
 
+from elastic_operator.api.status import ConditionType, Phase
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import (
@@ -22,35 +23,54 @@ from elastic_operator.cluster.errors import (
     ServerError,
     TooManyRequests,
 )
-from elastic_operator.cluster.ledger import Ledger
 from elastic_operator.loop.act import Actor
-from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.read import Reader, drop_absent
-from elastic_operator.loop.unkept import Unkept
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.decisions import CreatePod, Event, Plan
-from elastic_operator.plan.job import Job
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.jobs import Reader, drop_absent
+from elastic_operator.read.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
 MESSAGE_SECONDS = 5.0
-"""A status in which only the wording is new waits so long after the last one, and one that says why a job waits."""
+"""A status with only a new wording is written no sooner than this after the last one, and so is why a job
+waits (24).
+"""
+REPORT_SECONDS = 0.8
+"""A status that only reports what pods do waits so long for what else they do: they start and end one by one (151)."""
+_REPORTS = frozenset(
+    (
+        "readyReplicas",
+        "worldSize",
+        "gpus",
+        "podsNotListed",
+        "activeSeconds",
+        "activeSince",
+        "runningSince",
+        "lastResizeTime",
+        "training",
+        "conditions",
+    )
+)
+"""Fields of a status that report. Decisions start from some of them, too, and may be as late as the report."""
 NOT_FRESH_SECONDS = 1.0
-"""While the stores cannot be trusted to create pods, a job is decided on again after so long."""
+"""While the stores are too old to create pods from, a job is decided on again after this time."""
 NEVER = float("inf")
 TELL_ATTEMPTS = 5
-"""A job of which so many writes were refused in a row gets an event."""
+"""A job gets an event when this many writes in a row were refused."""
 
 
 class Dispatcher:
-    """Plans under way.
+    """The plans under way.
 
     Args:
-        unkept: The fields of statuses that the API server does not keep.
-        fresh: Whether the stores can be trusted to create pods.
+        unkept: The fields of statuses that the API server drops.
+        fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and an error of this process' own that its plan failed by.
-        worked: Called with a job's uid when pods of it have been made.
+        failed: Called with a job's uid and an error of this process' own at which its plan failed.
+        worked: Called with a job's uid when pods of it have been created.
         refused: Called with a job of which a pod was refused.
     """
 
@@ -74,6 +94,8 @@ class Dispatcher:
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._told: dict[str, float] = {}
+        self._behind: dict[str, float] = {}
+        """Since when a job's status has not said what its pods do."""
         self._tell_at: dict[str, float] = {}
 
     def busy(self, uid: str) -> bool:
@@ -81,12 +103,12 @@ class Dispatcher:
         return uid in self._busy
 
     def holds_back(self, uid: str) -> bool:
-        """Whether nothing can be started for that job now: a plan of it is under way, or its next try is not due."""
+        """Whether nothing can be started for the job now: a plan of it is under way, or its next try is not due."""
         return self.busy(uid) or self.troubles.wait(uid, time.monotonic()) > 0
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._told, self._tell_at):
+        for known in (self._told, self._behind, self._tell_at):
             drop_absent(known, present)
         self.troubles.keep_only(present)
 
@@ -105,46 +127,50 @@ class Dispatcher:
         *,
         before: Callable[[], Callable[[], Awaitable[bool]] | None] = lambda: None,
     ) -> float:
-        """Start carrying the plan out, if there is anything to do; returns seconds until the job is to be decided on.
+        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
+        on.
 
-        Not before it is done (`done` tells) or something changes, where that is NEVER. Where `before` has something to
-        be done first, the plan is only carried out if that comes out True.
+        Returns NEVER if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
+        if it returns False, the plan is dropped.
         """
         uid = job.uid
         if uid in self._busy:
             return NEVER
         quiet = self._quiet_for(body, plan)
-        if quiet > 0:
+        if quiet > 0 and not _acts(plan):
             return quiet
         wait = self.troubles.wait(uid, time.monotonic())
         if wait > 0:
-            self._tell_only(body, job, plan)
-            return wait
+            return min(wait, self._tell_only(body, job, plan))
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
         elif plan.creates:
             plan = replace(plan, creates=())
-            quiet = self._quiet_for(body, plan)
-            if quiet > 0:
+            if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
         sent: set[str] = set()
         tries = self.troubles.attempts(uid)
+        tells = bool(quiet <= 0 or plan.creates or plan.deletes)
         work = self._carry_out(
-            job, plan, written=body.status, may_create=may_create, sent=sent, first=before(), tries=tries
+            job, plan, written=body.status, may_create=may_create, tells=tells, sent=sent, first=before(), tries=tries
         )
-        self._run(job, work, plan.creates, sent)
+        self._run(job, work, plan.creates, sent, tells=tells)
         return NEVER
 
-    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> None:
-        """While a job waits for its next try, its status still says why; decisions wait with it.
+    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
-        Where that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
         """
         told, now = Plan(status=plan.status), time.monotonic()
-        if not plan.commit_first and self._quiet_for(body, told) <= 0 and now >= self._tell_at.get(job.uid, now):
+        quiet = NEVER if plan.commit_first else self._quiet_for(body, told)
+        if quiet > 0:
+            return quiet
+        if now >= self._tell_at.get(job.uid, now):
             self._tell_at[job.uid] = now + MESSAGE_SECONDS
             self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
+        return NEVER
 
     def _run(
         self,
@@ -152,14 +178,20 @@ class Dispatcher:
         work: Coroutine[Any, Any, None],
         assumed: tuple[CreatePod, ...] = (),
         sent: Set[str] = frozenset(),
+        *,
+        tells: bool = True,
     ) -> None:
-        self._told[job.uid] = time.monotonic()
+        if tells:
+            # What new pods wait for is known once they wait: that is told soon.
+            soon = MESSAGE_SECONDS - REPORT_SECONDS if assumed else 0.0
+            self._told[job.uid] = time.monotonic() - soon
+            self._behind.pop(job.uid, None)
         task = asyncio.create_task(work)
         self._busy[job.uid] = task
         task.add_done_callback(lambda _: self._end(job, assumed, sent))
 
     def _end(self, job: Job, assumed: tuple[CreatePod, ...], sent: Set[str]) -> None:
-        """However it ended, cancelled too: what was assumed and not sent takes no room any more."""
+        """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
         self._busy.pop(job.uid, None)
         for create in assumed:
             name = pod_name(job.name, create.role, create.index)
@@ -172,21 +204,25 @@ class Dispatcher:
     def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan can wait; 0 if there is something to do now.
 
-        Messages tell of free GPUs elsewhere and so change with every pod of the cluster: where nothing but them is new,
-        the status is not written more often than every few seconds.
+        Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
+        status is not written more often than every few seconds (24).
         """
-        if plan.deletes or plan.creates or plan.delete_job or plan.route is not None or plan.membership is not None:
-            return 0.0
+        uid, now = body.metadata.uid, time.monotonic()
         wanted = self.unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
         stored = self.unkept.without(body.status)
         if wanted == stored:
+            self._behind.pop(uid, None)
             return NEVER
-        if without_messages(wanted) != without_messages(stored):
+        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
             return 0.0
-        return self._told.get(body.metadata.uid, 0.0) + MESSAGE_SECONDS - time.monotonic()
+        if without_messages(wanted) == without_messages(stored):
+            return self._told.get(uid, 0.0) + MESSAGE_SECONDS - now
+        if _phase(wanted) == Phase.RUNNING != _phase(stored):
+            return 0.0
+        return self._behind.setdefault(uid, now) + REPORT_SECONDS - now
 
     def _assume(self, job: Job, plan: Plan) -> None:
-        """From here on the pods to be created count as used, whatever the API server's answer will be."""
+        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
             shape = self.reader.shape(job, create.role)
             self.ledger.assume(
@@ -208,15 +244,24 @@ class Dispatcher:
         written: dict[str, Any],
         may_create: bool,
         sent: set[str],
+        tells: bool = True,
         first: Callable[[], Awaitable[bool]] | None = None,
         tries: int = 0,
     ) -> None:
-        """Do it; `tries` are those that had failed when the plan was made."""
+        """Carry out the plan; `tries` is the number of failed tries when it was made."""
         try:
             if first is not None and not await first():
                 return
             with self.metrics.reconcile.time():
-                await self.actor.carry_out(job, plan, written=written, may_create=may_create, sent=sent)
+                await self.actor.carry_out(
+                    job,
+                    plan,
+                    written=written,
+                    may_create=may_create,
+                    tells=tells,
+                    sent=sent,
+                    pods=lambda: self.ledger.own_pods(job.uid),
+                )
         except ClusterError as error:
             self.note(job, error)
             if isinstance(error, PodRefused):
@@ -232,7 +277,7 @@ class Dispatcher:
                     self.worked(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
-        """A try failed: it is counted, and told now and then."""
+        """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())
         if isinstance(error, Conflict):
@@ -245,12 +290,30 @@ class Dispatcher:
 
 
 def _is_about_the_job(error: ClusterError) -> bool:
-    """Whether it is the job's own objects that are refused; its status, where one looks for it, may be one of them."""
+    """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
     return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
+
+
+def _acts(plan: Plan) -> bool:
+    """Whether it wants anything done beside the job's status."""
+    changes_pods = plan.deletes or plan.creates or plan.membership is not None
+    return bool(changes_pods or plan.route is not None or plan.delete_job)
 
 
 def without_messages(status: dict[str, Any]) -> dict[str, Any]:
     """A status without the texts of its conditions."""
     conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
     return {**status, "conditions": conditions}
+
+
+def decisive(status: dict[str, Any]) -> dict[str, Any]:
+    """What a decision must not be late for: sizes, history, and of the pods the names of those that live."""
+    pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
+    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
+
+
+def _phase(status: dict[str, Any]) -> str:
+    """The reason of Ready."""
+    conditions = (one for one in status.get("conditions", []) if one.get("type") == ConditionType.READY)
+    return next((str(one.get("reason")) for one in conditions), "")

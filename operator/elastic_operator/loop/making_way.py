@@ -1,12 +1,12 @@
-"""Whether a job may let pods go for others, and what is done first.
+"""Whether a job may let pods go for others, and what must be done first.
 
-Nobody goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and the
-place of a foreign pod is kept for it (`reclaim`). While the stores are not fresh nobody goes, as no pod is made (139).
-Nor does a job of which it is being read why a pod failed (14), or anybody for it: a moment later all of its pods may
-be replaced.
+No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
+pending pod of others is nominated (`reclaim`) (41, 139). While the stores are not fresh no pod goes, as none is
+created. While it is being read why a pod of a job failed, no pod of that job goes, nor any pod for it: all of its pods
+may be replaced a moment later (14).
 
-Each change of size costs a job some time, so the answers about those who take from it are waited for, but not for long:
-then what it is to give to those whose pods pass goes, and the rest later.
+Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its takers.
+Then it lets the pods go whose takers may use the room, and the others later.
 """
 
 from __future__ import annotations
@@ -17,39 +17,41 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from elastic_operator.build.environment import frozen_nnodes
+from elastic_operator.api.nnodes import frozen_nnodes
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.read import drop_absent
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.trials import Trials
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import CreatePod, Grant, Plan, Share
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.read.jobs import drop_absent
 
 TOGETHER_SECONDS = 10.0
-"""For so long a job waits for the answers about all who take from it."""
+"""A job waits this long for the answers about all of its takers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The pods (uids) of a job that are to go, and stay for now, and the names of those who wait for their room."""
+    """The pods (uids) of a job that are to go but stay for now, and the names of the takers that wait for
+    their room.
+    """
 
     pods: frozenset[str] = frozenset()
     takers: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, size: int) -> Grant:
-        """What the job, of that size so far, gets meanwhile."""
+        """The grant for now, for a job that has had that size."""
         return grant.holding(self.pods, size, without=self.takers) if self.pods else grant
 
-    def share(self, share: Share) -> Share:
-        """The same for a job that gets nothing new."""
+    def share(self, share: Assignment) -> Assignment:
+        """The assignment for now, of a job that gets nothing new."""
         return share._replace(release=tuple(uid for uid in share.release if uid not in self.pods))
 
 
 class MakingWay:
-    """By what a pass has seen and decided."""
+    """Decides from what a pass has observed and decided."""
 
     def __init__(
         self, trials: Trials, reclaimer: Reclaimer, pods: Store[objects.Pod], reads: Callable[[str], bool]
@@ -59,15 +61,15 @@ class MakingWay:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """Since when (monotonic) jobs wait for answers, or since pods of theirs last went."""
+        """Since when (monotonic) jobs wait for answers, or since their last pods went."""
 
-    def look(self, seen: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
-        """What this pass has seen and decided, and whether the stores can be trusted."""
-        self._seen, self._allocation, self._fresh = seen, allocation, fresh
-        drop_absent(self._waits_since, seen.keys())
+    def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+        """Take in what this pass has observed and decided, and whether the stores are fresh."""
+        self._seen, self._allocation, self._fresh = obs, allocation, fresh
+        drop_absent(self._waits_since, obs.keys())
 
     def held(self, uid: str) -> Held:
-        """Which pods of that job stay for now: of those who get the room, some cannot use it, as far as is known."""
+        """Which pods of that job stay for now, since it is not known that their takers can use the room."""
         allocation = self._decided
         released = allocation.share(uid).release if uid in allocation else ()
         if released and self._reads(uid):
@@ -84,15 +86,17 @@ class MakingWay:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait for answers about those who take from them."""
+        """How many jobs wait for answers about their takers."""
         return len(self._waits_since)
 
     def _waiting(self, uid: str) -> frozenset[str]:
-        """The jobs that are to get room of that one, and are not known to have use for it."""
+        """The takers of that job's pods that are not known to have use for the room."""
         return frozenset(taker for taker in self._decided.takers(uid) if not self._can_use_room(taker, uid))
 
     def before(self, uid: str, plan: Plan) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
-        """What must be done before the plan is carried out: who gets the room has it kept, and the brakes count."""
+        """What must be done before the plan is carried out: nominate pending pods, and count the deletions for the
+        brakes.
+        """
         taken = self._decided.taken
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
 
@@ -117,21 +121,21 @@ class MakingWay:
         return self._allocation
 
     def _can_use_room(self, uid: str, giver: str) -> bool:
-        """Whether the job's pods would be taken, as far as is known; the giver is decided on again once that is."""
-        seen, creates = self._seen.get(uid), self._creates(uid)
+        """Whether the job's pods are known to be accepted. If not, the giver is decided on again after the answer."""
+        obs, creates = self._seen.get(uid), self._creates(uid)
         if self._reads(uid):
             return False
-        if seen is None or not creates:
+        if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(seen.job, roles, partial(self._question, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._question, uid), giver=giver, order=order)
 
     def _question(self, uid: str) -> Question | None:
-        """What is to be asked about the job by now, if anything."""
-        seen, creates = self._seen.get(uid), self._creates(uid)
-        if seen is None or seen.job.spec is None or not creates:
+        """The question about the job's pods as things are now, if there is any."""
+        obs, creates = self._seen.get(uid), self._creates(uid)
+        if obs is None or obs.job.spec is None or not creates:
             return None
-        job, share = seen.job, self._decided.share(uid)
+        job, share = obs.job, self._decided.share(uid)
         ready = sum(slot.ready for slot in share.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
         besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
@@ -140,22 +144,22 @@ class MakingWay:
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._decided.going),
-            needed=len(share.keep) + ready < seen.job.spec.min_replicas,
+            needed=len(share.keep) + ready < obs.job.spec.min_replicas,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
-        """The pods that the job is to get, as they would be made if their room were free."""
-        seen, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
-        if seen is None or seen.job.spec is None:
+        """The pods that the job is to get, as if their room were free."""
+        obs, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
+        if obs is None or obs.job.spec is None:
             return ()
-        nnodes, status = frozen_nnodes(seen.job.spec), seen.status
+        nnodes, status = frozen_nnodes(obs.job.spec), obs.status
         return tuple(
             CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
             for slot in slots
         )
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
-        """The pods of that namespace that are to go, or do so already."""
+        """The pods of that namespace that are to go or are being deleted."""
         return [
             pod
             for pod in self._pods

@@ -1,7 +1,8 @@
 """Has GPUs change hands in good order, or not at all: the mode, the brakes, and nominations.
 
-A foreign pod is nominated for its node before anybody makes way for it, so that nobody else gets the room. Who makes
-way then shrinks as for any other reason (`settle`). What stops reclaim here stops it for jobs and foreign pods alike.
+A pending pod of others is nominated for its node before any pod goes for it, so that no other pod gets the room (41).
+Then the losing job shrinks as for any other reason (`reconcile`). The mode, the pause and the brakes count for jobs and
+pending pods alike (43, 138).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from math import inf
@@ -22,12 +22,12 @@ from elastic_operator.cluster.reservation import Reservation, is_renewable, rese
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.braking import taker_of
-from elastic_operator.plan.decisions import Event, Reclaim
-from elastic_operator.plan.model import Brake, Brakes, Taker
-from elastic_operator.plan.resting import MOST_IN_VAIN
-from elastic_operator.plan.words import listed, pods
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.facts.decisions import Event, Nomination, Stopped
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 log = logging.getLogger(__name__)
@@ -35,30 +35,22 @@ log = logging.getLogger(__name__)
 MINUTE = 60.0
 MOST_BARRED = 10_000
 RENEW_SECONDS = 0.05
-"""A nomination that kube-scheduler took away is made again after so long."""
+"""A nomination that kube-scheduler took away is written again after this time (45)."""
 RETRY_SECONDS = 30.0
-"""A pod that could not be nominated is left alone for so long."""
+"""A pod that could not be nominated is left alone for this long."""
 CHANGED_SECONDS = 0.5
-"""And one that has changed meanwhile, until the change is seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Why nobody gives anything back now: a reason in one word, and the sentence."""
-
-    reason: str
-    message: str
+"""A pod that has changed meanwhile is left alone for this long, until the change is seen."""
 
 
 class Breaker:
-    """Remembers for a minute which pods were told to go, and for whom."""
+    """Remembers for a minute which pods were to go, and for whom (138)."""
 
     def __init__(self) -> None:
         self._gone: dict[str, tuple[float, Taker]] = {}
-        """In the order in which they were told."""
+        """In the order in which they went."""
 
     def count(self, going: Mapping[str, Taker]) -> int:
-        """These pods (uids) are told to go now; returns how many were not before."""
+        """Count these pods (uids) as going now; returns how many of them were not counted before."""
         self._forget_old()
         now, before = time.monotonic(), len(self._gone)
         for pod, taker in going.items():
@@ -67,7 +59,7 @@ class Breaker:
         return len(self._gone) - before
 
     def gone(self) -> Mapping[str, Taker]:
-        """Those of the last minute."""
+        """The pods that went within the last minute, each with its taker."""
         self._forget_old()
         return {pod: taker for pod, (_, taker) in self._gone.items()}
 
@@ -85,7 +77,7 @@ class Breaker:
 class Reclaimer:
     """Carries out decisions to reclaim GPUs, or holds them back. `changed` has everything decided again.
 
-    `grace_ceiling` tells by a namespace how many seconds a leaving pod of it gets at most.
+    `grace_ceiling` gives the most seconds that a leaving pod of a namespace gets.
     """
 
     def __init__(
@@ -105,8 +97,8 @@ class Reclaimer:
         self._looked_at: Allocation | None = None
         self._braked: frozenset[tuple[str, bool]] = frozenset()
         self._waiting: dict[Taker, tuple[float, int]] = {}
-        """Since when (monotonic) those wait for the limit for all that could pass it, and for how many pods."""
-        self._planned: dict[str, list[Reclaim]] = {}
+        """Takers that could pass the limit for all and wait for it: since when (monotonic), and for how many pods."""
+        self._planned: dict[str, list[Nomination]] = {}
         self._barred: dict[str, tuple[float, str]] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
@@ -129,17 +121,17 @@ class Reclaimer:
 
     @property
     def only_told(self) -> bool:
-        """Whether what would be reclaimed is told."""
+        """Whether reclaim is only reported: DryRun."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
     def brakes(self, gpus: int) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs."""
+        """The limits in a cluster with that many GPUs."""
         first, kept = self._longest_waiting()
         limits = self._settings.most_evictions(gpus)
         return Brakes(*limits, gone=self._breaker.gone(), firm=self._firm, first=first, kept=kept)
 
     def _longest_waiting(self) -> tuple[Taker | None, int]:
-        """Who has waited for more than a minute for as much as may go in one, and for how much: it is its turn."""
+        """The taker whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
         first = min(self._waiting, key=lambda taker: self._waiting[taker][0], default=None)
         if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
             return None, 0
@@ -152,18 +144,20 @@ class Reclaimer:
         return frozenset(brake for brake, limit in (limits, limits_in_all) if limit is not None)
 
     def relief(self, allocation: Allocation) -> float:
-        """Seconds until those who wait for the brakes may get more; infinity if nobody does, or none has gone."""
+        """Seconds until entries that a brake kept from taking may get more; infinity if there are none, or if no pod
+        has gone.
+        """
         if not allocation.braked:
             return inf
         turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
         return min(self._breaker.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def goes(self, pods: Mapping[str, Taker]) -> None:
-        """These pods (uids) are about to be told to go: they count from now on."""
+        """Count these pods (uids) as going from now on."""
         self._metrics.evictions.inc(self._breaker.count(pods))
 
     def tell_braked(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
-        """Who waits for the brakes is told of once, until it does not any more."""
+        """Report each entry that a brake keeps from taking, once until it is not kept any more."""
         if allocation is self._looked_at:
             return
         self._looked_at, before = allocation, self._braked
@@ -182,7 +176,7 @@ class Reclaimer:
                 self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
     def _note_waiting(self, allocation: Allocation) -> None:
-        """Whose turn it is keeps it until its pods were told to go."""
+        """A taker whose turn it is keeps the turn until its pods have gone."""
         now, before, taking = time.monotonic(), self._waiting, allocation.taken.values()
         waiting = ((claim, one) for claim, one in allocation.braked if one.brake is Brake.IN_ALL)
         self._waiting = {
@@ -194,7 +188,9 @@ class Reclaimer:
         self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}
 
     def tell_no_room(self, gangs: Iterable[frozenset[str]]) -> None:
-        """Say on one pod of each of these gangs that there is no room for all of it; `gangs` are their pods (uids)."""
+        """Report on one pod of each of these gangs that there is no room for all of it; `gangs` are their
+        pods (uids).
+        """
         for uids in gangs:
             pod = self._pods.get(min(uids))
             if pod is None:
@@ -207,7 +203,7 @@ class Reclaimer:
             self._events.record_for(_subject(pod), Event("NoRoomForGang", text))
 
     def tell(self, allocation: Allocation, job_of: Callable[[str], Subject | None]) -> None:
-        """Say what would be taken, once for each pod that would go."""
+        """Report what would be taken, once for each pod that would go."""
         evictions = allocation.evictions
         told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
@@ -221,7 +217,7 @@ class Reclaimer:
     # -- reservations --------------------------------------------------------------------------------------------------
 
     def barred(self, uid: str) -> tuple[float, str] | None:
-        """Until when (epoch seconds), and why, nothing is tried for that foreign pod."""
+        """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
         known = self._barred.get(uid)
         if known is not None and self._now() >= known[0]:
             del self._barred[uid]
@@ -229,7 +225,7 @@ class Reclaimer:
         return known
 
     def plan(self, allocation: Allocation) -> None:
-        """A pass is over: whoever loses pods to a foreign one does so once that is nominated."""
+        """Note a pass's decision: a job lets pods go for a pending pod only after that is nominated (41)."""
         self._planned = {}
         self._making_way = frozenset(reclaim.node for reclaim in allocation.reclaims if reclaim.losers)
         if len(self._barred) > MOST_BARRED:
@@ -241,11 +237,11 @@ class Reclaimer:
                 self._nomination(reclaim)  # its node has been lost to somebody, and there is room on another
 
     def makes_way(self, node: str) -> bool:
-        """Whether pods on that node are about to be told to go for a foreign pod."""
+        """Whether pods on that node are about to be deleted for a pending pod."""
         return node in self._making_way
 
     def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
-        """What must be done before the job with that uid lets pods go; it tells whether they may go then."""
+        """What must be done before the job lets pods go; its result says whether they may go then."""
         reclaims = [reclaim for reclaim in self._planned.get(job_uid, ()) if reclaim.is_new]
         if not reclaims:
             return None
@@ -264,7 +260,7 @@ class Reclaimer:
                 self._start(pod.metadata.uid, self._withdraw(pod))
 
     def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
-        """Nominate again those whose reservation holds, but not as it should: see `is_renewable`."""
+        """Nominate pods again whose reservation holds without its nomination; see `is_renewable`."""
         for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
                 self._start(pod.metadata.uid, self._renew(pod.metadata.uid, reserved))
@@ -276,17 +272,17 @@ class Reclaimer:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _nomination(self, reclaim: Reclaim) -> asyncio.Future[bool]:
-        """One for each pod, however many jobs make way for it.
+    def _nomination(self, reclaim: Nomination) -> asyncio.Future[bool]:
+        """The nomination of the pod, one for all jobs that make room for it.
 
-        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one nobody
-        may go for it. The end of that has everything decided again.
+        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one no pod may
+        go for it (145). When that ends, everything is decided again.
         """
         task = self._writing.get(reclaim.uid)
         if task is None:
             self._nominating[reclaim.uid] = reclaim.node
             return self._start(reclaim.uid, self._nominate(reclaim))
-        return task if self._nominating.get(reclaim.uid) == reclaim.node else _in_vain()
+        return task if self._nominating.get(reclaim.uid) == reclaim.node else asyncio.ensure_future(_in_vain(task))
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
         task = asyncio.ensure_future(work)
@@ -299,7 +295,7 @@ class Reclaimer:
         self._nominating.pop(uid, None)
         self._changed()
 
-    async def _nominate(self, reclaim: Reclaim) -> bool:
+    async def _nominate(self, reclaim: Nomination) -> bool:
         pod = self._pods.get(reclaim.uid)
         if pod is None:
             return False
@@ -319,7 +315,7 @@ class Reclaimer:
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
-        """How long the pods with these uids may take to go, whatever they were made with."""
+        """The longest time that these pods (uids) may take to go, whatever they were made with."""
         pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self.grace_ceiling(pod.metadata.namespace)) for pod in pods
@@ -327,7 +323,10 @@ class Reclaimer:
         return max(graces, default=0)
 
     async def _renew(self, uid: str, reserved: Reservation) -> bool:
-        """A little later: a nomination that goes has kube-scheduler try all waiting pods, and each may lose its own."""
+        """Nominate the pod again, after a pause.
+
+        Whenever a nomination is taken away, kube-scheduler tries all waiting pods, and each of them may lose its own.
+        """
         await asyncio.sleep(RENEW_SECONDS)
         pod = self._pods.get(uid)
         if pod is None or reservation_of(pod).node != reserved.node or not is_renewable(pod, reserved, self._now()):
@@ -364,7 +363,7 @@ class Reclaimer:
         self._events.record_for(_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Whether it is written; a pod for which it cannot be is left alone for a while."""
+        """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""
         uid = pod.metadata.uid
         try:
             return await self._put(pod, reservation)
@@ -376,7 +375,7 @@ class Reclaimer:
         return False
 
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
-        """Write it, and have the store show at once what came of it; False if the pod is gone. Raises ClusterError."""
+        """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
         try:
             written = await write(self._session, pod, reservation, self._now())
         except NotFound:
@@ -386,10 +385,10 @@ class Reclaimer:
         return True
 
 
-def _in_vain() -> asyncio.Future[bool]:
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(False)
-    return future
+async def _in_vain(other: asyncio.Future[bool]) -> bool:
+    """False, at the end of that one."""
+    await asyncio.wait([other])
+    return False
 
 
 def _name(pod: objects.Pod) -> tuple[str, str]:

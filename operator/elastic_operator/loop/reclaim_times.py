@@ -1,7 +1,8 @@
-"""Measures how long those wait for whom other teams give GPUs back, and counts the GPUs: what was lacked, what went.
+"""Measures how long takers wait until other teams have given GPUs back, and counts the GPUs that were lacked and that
+went.
 
-A foreign pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
-first saw that they wanted GPUs, and are measured only where something was taken for them.
+A pending pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
+first saw that they want GPUs. They are measured only if something was taken for them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocate import Allocation
-from elastic_operator.plan.decisions import Eviction
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Eviction
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """One that wants GPUs `since` (monotonic); `owed`: pods of others went, or go, for it."""
+    """An entry that wants GPUs `since` (monotonic); `owed`: pods of others have gone, or go, for it."""
 
     since: float
     is_pod: bool
@@ -26,7 +27,7 @@ class _Waiting:
 
 
 class ReclaimTimes:
-    """Looks at each allocation. `is_bound` says of a pod, by uid, whether it has a node; None where there is none."""
+    """Looks at each allocation. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class ReclaimTimes:
         self._evicted: frozenset[str] = frozenset()
 
     def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
-        """A new allocation was made from that."""
+        """Measure by a new allocation, made from that snapshot."""
         now, evictions = self._clock(), allocation.evictions
         pods = {request.uid: request for request in snapshot.requests}
         jobs = {job.uid: job for job in snapshot.jobs if _lacks_minimum(job)}
@@ -54,7 +55,9 @@ class ReclaimTimes:
             self._mark(snapshot, allocation, {name for eviction in evictions for name in eviction.takers})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
-        """Those that want nothing any more have what they wanted, or are gone; a pod may also just be tried again."""
+        """End the wait of those that want nothing any more: they have it, or are gone. A pod may also just be tried
+        again.
+        """
         for uid in self._waiting.keys() - wanting:
             known = self._waiting[uid]
             has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
@@ -65,7 +68,7 @@ class ReclaimTimes:
             del self._waiting[uid]
 
     def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
-        """These get what others lose; each counts once while it waits, or grows."""
+        """Note the takers of what others lose. Each counts once while it waits or grows."""
         for request in snapshot.requests:
             if f"{request.namespace}/{request.name}" in takers:
                 self._owe(request.uid, request.shape.gpus)
@@ -79,7 +82,7 @@ class ReclaimTimes:
             growing.add(job.uid)
             if job.uid not in self._growing:
                 slots = (slot for slot in allocation.share(job.uid).create if not slot.ready)
-                self._metrics.requested_gpus.inc(sum(_gpus_in(job, slot.role) for slot in slots))
+                self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 
     def _owe(self, uid: str, gpus: int) -> None:
@@ -89,7 +92,7 @@ class ReclaimTimes:
             self._metrics.requested_gpus.inc(gpus)
 
     def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
-        """The GPUs of pods that were not to go before."""
+        """Count the GPUs of pods that were not to go before."""
         going = {pod for eviction in evictions for pod in eviction.pods}
         new = going - self._evicted
         members = [member for job in snapshot.jobs for member in job.members]
@@ -103,10 +106,6 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 
 def _missing(job: JobDemand) -> int:
-    """The GPUs that its minimum still takes."""
+    """The GPUs that it lacks for its minimum."""
     minimum = job.master.gpus + job.worker.gpus * (job.sizes[0] - 1)
-    return minimum - sum(_gpus_in(job, member.role) for member in job.members)
-
-
-def _gpus_in(job: JobDemand, role: str) -> int:
-    return (job.master if role == "master" else job.worker).gpus
+    return minimum - sum(job.shape_of(member.role).gpus for member in job.members)

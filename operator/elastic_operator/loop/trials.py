@@ -1,13 +1,13 @@
-"""Whether the API server would take the pods for which others are to go: asked before the first of those goes (139).
+"""Asks whether the API server would accept the pods of a taker, before the first pod goes for it (139).
 
-A job whose pods it refuses takes nothing from others for a while. Where it needs them for its minimum, that counts as
-if they had been sent; else it goes on growing into what is idle. Where pods are refused all the same as they are made,
-time after time, others rest from the job. An edited job is asked about at once, but whoever edits it again and again
-does not have others go each time.
+A job whose pods are refused takes nothing from others for a while. If it needs them for its minimum, that counts like a
+refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused all the same when they
+are created, time after time, no pods go for the job for long. An edited job is asked about at once, but somebody who
+edits it again and again does not have pods of others go each time.
 
-Each question is one to three requests. Few are under way at once, fewer of one namespace, and the namespaces take
-turns: whoever has slow webhooks there, or very many jobs, must not keep others waiting, nor the writes that all of this
-is for. In a namespace, jobs that were never asked about come first, then in the order in which jobs are served.
+Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
+turns: one with slow webhooks, or with very many jobs, must keep neither the others waiting nor the writes that all of
+this is for. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
 """
 
 from __future__ import annotations
@@ -22,35 +22,39 @@ from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.read import drop_absent
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.resting import MOST_IN_VAIN, rest_seconds
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
+from elastic_operator.read.jobs import drop_absent
 
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""After so long it is asked again, as quotas change; the answer holds meanwhile, if it was wanted all the time."""
+"""A question is asked again after this time, as quotas change. The answer holds meanwhile if it was wanted all the
+time.
+"""
 WISH_SECONDS = 5.0
-"""A question that was not put for so long, and is not wanted again, is dropped."""
+"""A question that was not asked within this time, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
 MOST_REFUSED_SECONDS = 300.0
-"""A job whose pods were refused takes nothing for so long, doubled each time up to the longest."""
+"""How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
 SILENT_SECONDS = 1.0
 MOST_SILENT_SECONDS = 30.0
-"""Where no answer comes, nothing is asked in that namespace for so long, doubled each time up to the longest."""
+"""How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
 MOST_EDITS = 3
-"""So many edits of a job in trouble have it tried at once. After one more nobody goes for it for an hour, doubled each
-time up to a day."""
+"""After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
+doubled each time up to a day.
+"""
 MOST_AT_ONCE = 16
-"""Half of the writes that may be under way."""
+"""Half of the writes that may be under way (28)."""
 MOST_OF_NAMESPACE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """So many pods of each role would have been taken, by that generation of the job.
+    """The number of pods of each role that would be accepted, for that generation of the job.
 
-    That is believed `until` (monotonic), but asked again from `renewed_from` on.
+    The answer holds `until` (monotonic), but is asked for again from `renewed_from` on.
     """
 
     generation: int
@@ -61,7 +65,7 @@ class _Passed:
 
 @dataclass(slots=True)
 class _Wish:
-    """A question that is to be put, `order` within its namespace, and the jobs that wait for the answer."""
+    """A question to be asked, its `order` within its namespace, and the givers that wait for the answer."""
 
     job: Job
     question: Callable[[], Question | None]
@@ -72,7 +76,7 @@ class _Wish:
 
 @dataclass(slots=True)
 class _Silence:
-    """A namespace in which so many questions in a row got no answer."""
+    """A namespace with this many questions in a row that got no answer."""
 
     times: int = 0
     until: float = 0.0
@@ -81,8 +85,9 @@ class _Silence:
 class Trials:
     """The answers, by the uid of the job.
 
-    `ask` raises ClusterError. `refused` is told of a PodRefused, and whether the job needs the pods for its minimum;
-    not where pods of other jobs are only faster. `again` has a job (uid) decided on again that waited for an answer.
+    `ask` raises ClusterError. `refused` is called with a PodRefused, and whether the job needs the pods for its
+    minimum; not if only pods of other jobs leave no room under the quota. `again` has a giver (uid) decided on again
+    that waited.
     """
 
     def __init__(
@@ -97,19 +102,19 @@ class Trials:
         self._barred: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
         self._in_vain: dict[str, int] = {}
-        """How often pods that had passed were refused as they were made."""
+        """How often pods that had passed were refused when they were created."""
         self._generations: dict[str, int] = {}
-        """Of the jobs that are known here, those to which it applies."""
+        """The generation of each known job to which the answers belong."""
         self._edits: dict[str, int] = {}
         """How often jobs were edited while their pods could not be had."""
         self._silences: dict[str, _Silence] = {}
         self._wishes: dict[str, _Wish] = {}
         self._running: dict[str, tuple[_Wish, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """Of the namespaces that have questions: the larger the number, the later was the last one put."""
+        """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
     def may_take(self, job: Job) -> bool:
-        """Whether others may be asked to go for the job."""
+        """Whether pods of others may go for the job."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
@@ -117,7 +122,7 @@ class Trials:
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def _forgive(self, job: Job) -> None:
-        """It was edited: what was in its way may be mended. The next time it is, if its pods can be had meanwhile."""
+        """The job was edited, so its trouble may be mended: forget it, up to `MOST_EDITS` times in a row."""
         now, uid, retry = time.monotonic(), job.uid, job.status.retry
         barred = now < self._barred.get(uid, 0.0)
         refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
@@ -136,7 +141,7 @@ class Trials:
         self._barred[uid] = max(self._barred.get(uid, 0.0), now + rest)
 
     def next_try(self) -> float:
-        """When (monotonic) a job that may take nothing now may do so again; infinity if there is none."""
+        """When (monotonic) the next job may take again that may take nothing now; infinity if there is none."""
         now = time.monotonic()
         ends = (*self._barred.values(), *(silence.until for silence in self._silences.values()))
         return min((until for until in ends if until > now), default=inf)
@@ -157,9 +162,10 @@ class Trials:
     def have_passed(
         self, job: Job, roles: Counter[str], question: Callable[[], Question | None], *, giver: str, order: int
     ) -> bool:
-        """Whether so many pods of the job would be taken, as far as is known; if not, it is asked when its turn comes.
+        """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
+        comes.
 
-        The `giver` is decided on again when the question is answered.
+        After the answer the `giver` is decided on again.
         """
         now, known = time.monotonic(), self._passed.get(job.uid)
         passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
@@ -176,7 +182,7 @@ class Trials:
         return passed
 
     def ask_next(self) -> None:
-        """Put as many questions as may be under way, one namespace after the other."""
+        """Ask as many questions as may be under way, one namespace after the other."""
         now = time.monotonic()
         self._wishes = {uid: wish for uid, wish in self._wishes.items() if now < wish.until}
         places: dict[str, list[_Wish]] = {}
@@ -205,12 +211,14 @@ class Trials:
             self._again(giver)
 
     def made(self, uid: str) -> None:
-        """Pods of the job were made."""
+        """Pods of the job were created."""
         self._passed.pop(uid, None)
         self._in_vain.pop(uid, None)
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused as they were made. If they had passed, others went in vain, if any did."""
+        """Pods of the job were refused when they were created. If they had passed, pods of others may have gone in
+        vain.
+        """
         if self._passed.pop(job.uid, None) is None:
             return
         times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
@@ -242,7 +250,7 @@ class Trials:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not question.besides)
-            wait = min(REFUSED_SECONDS * 2 ** min(max(0, times - 1), 10), MOST_REFUSED_SECONDS)
+            wait = doubled(REFUSED_SECONDS, MOST_REFUSED_SECONDS, times)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
             if not question.besides:
                 self._refused(job, error, question.needed)
@@ -260,6 +268,7 @@ class Trials:
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
-        wait = min(SILENT_SECONDS * 2 ** min(silence.times, 10), MOST_SILENT_SECONDS)
+        silence.times += 1
+        wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
         asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        silence.times, silence.until = silence.times + 1, time.monotonic() + max(wait, asked)
+        silence.until = time.monotonic() + max(wait, asked)

@@ -1,7 +1,8 @@
 """Prometheus metrics of the operator process, in base units and with bounded labels.
 
-What happens is counted where it happens (`Metrics`). What is so is read when somebody asks (`Picture`), so that series
-of what is gone are gone, too. The help texts are the documentation: docs/metrics.md is made from them.
+Events are counted where they happen (`Metrics`). The present state is read when Prometheus asks (`Picture`), so that
+the series of a deleted object are gone, too (74). The help texts are the documentation: docs/metrics.md is made from
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Metrics(Counters):
         ProcessCollector(registry=self.registry)
 
     def text(self, picture: Picture = NOTHING) -> bytes:
-        """Everything in the exposition format. May be called in any thread."""
+        """Everything in the exposition format. Any thread may call it."""
         shown = CollectorRegistry()
         shown.register(_Shown(picture))
         return generate_latest(self.registry) + generate_latest(shown)
@@ -46,7 +47,9 @@ class _Shown(Collector):
 
 
 def families(picture: Picture) -> Iterator[Metric]:
-    """What the picture shows; of jobs and policies only in the process that leads, so that nobody counts them twice."""
+    """The families of the picture; of jobs and policies only in the process that leads, so that they count
+    once (75).
+    """
     yield from watch_families(picture.watches, picture.kopf_restarts)
     if picture.leads:
         yield from job_families(picture.jobs)

@@ -1,6 +1,6 @@
-"""What there is to count when a job's status was written: the difference between it and the one before.
+"""What to count when a job's status was written: the difference from the status before.
 
-From the statuses alone, so that a write that is tried again counts once, when it has come through.
+It is read from the statuses alone, so that a write that is tried again counts once, when it succeeds (74).
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from elastic_operator.api.status import Change, ConditionType, JobStatus
-from elastic_operator.plan.losses import REASONS as LOSSES
-from elastic_operator.plan.observation import seconds
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.losses import REASONS as LOSSES
 
 RESIZES = {"up": ("ScaledUp",), "down": ("ScaledDown", "QuotaReclaimed", "PreemptedByJob")}
-"""Reasons of planned changes of size, as the history has them, by direction."""
+"""Reasons of planned changes of size in the history, by direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """What one write told for the first time.
+    """What one write reports for the first time.
 
-    `resizes` are (direction, reason); `failures` and `losses` are the restarts by cause; `pauses` and `lost_steps` what
-    changes of size cost; `queue_wait` the seconds that the job had waited when it got its pods, None if it did not.
+    `resizes` are (direction, reason). `failures` and `losses` are the restarts by cause. `pauses` and `lost_steps` are
+    the costs of changes of size. `queue_wait` is the seconds that the job had waited when it got its pods, None if it
+    did not.
     """
 
     resizes: tuple[tuple[str, str], ...] = ()
@@ -34,7 +35,7 @@ class JobChanges:
 
 
 def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
-    """What `new` tells that `old` did not; the job was created at `created` (epoch seconds)."""
+    """What `new` reports and `old` did not; the job was created at `created` (epoch seconds)."""
     added = _added(old.history, new.history)
     restarts, lost = max(0, new.restarts - old.restarts), sum(c.from_ - c.to for c in added if c.reason in LOSSES)
     losses = max(0, min(restarts, lost))
@@ -50,7 +51,7 @@ def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
 
 
 def _added(old: Sequence[Change], new: Sequence[Change]) -> Sequence[Change]:
-    """The entries in front of those that were there before. None where the two have nothing to do with each other."""
+    """The entries in front of those that were there before. None if the two histories have nothing in common."""
     if not old:
         return new
     for key in (_what_and_when, _what):
@@ -66,19 +67,19 @@ def _what_and_when(change: Change) -> tuple[object, ...]:
 
 
 def _what(change: Change) -> tuple[object, ...]:
-    """What tells entries apart where all times were moved, since the API server's clock was."""
+    """The part of an entry by which entries are compared if the clock was moved, and all times with it (29)."""
     return change.from_, change.to, change.reason, change.message
 
 
 def _resizes(added: Sequence[Change], count: int) -> tuple[tuple[str, str], ...]:
-    """The newest entries that are planned changes of size, as many as the status counts more."""
+    """The newest planned changes of size, as many as the status counts more than before."""
     known = {(direction, reason) for direction, reasons in RESIZES.items() for reason in reasons}
     planned = [("up" if change.to > change.from_ else "down", change.reason) for change in added if change.from_ > 0]
     return tuple(resize for resize in planned if resize in known)[:count]
 
 
 def _measured(old: Sequence[Change], new: Sequence[Change], added: int) -> list[Change]:
-    """The entries of which it is new what they cost."""
+    """The entries whose costs are new."""
     before = [*(None for _ in range(added)), *old]
     return [
         change
@@ -88,9 +89,9 @@ def _measured(old: Sequence[Change], new: Sequence[Change], added: int) -> list[
 
 
 def _queue_wait(old: JobStatus, new: JobStatus, created: float) -> float | None:
-    """From when the job began to wait to when it was given its place.
+    """The time from when the job began to wait until it got its place.
 
-    Whoever was admitted or suspended before has waited since that ended. Times are whole seconds.
+    A job that was admitted or suspended before has waited since that ended. Times are whole seconds.
     """
     admitted = _since(new, ConditionType.ADMITTED, "True")
     if admitted is None or _since(old, ConditionType.ADMITTED, "True") is not None:
@@ -104,6 +105,6 @@ def _queue_wait(old: JobStatus, new: JobStatus, created: float) -> float | None:
 
 
 def _since(status: JobStatus, kind: ConditionType, truth: str) -> datetime | None:
-    """Since when the condition has that truth; None if it has not."""
+    """Since when the condition has that truth; None if it has another one."""
     condition = status.condition(kind)
     return condition.last_transition_time if condition and condition.status == truth else None

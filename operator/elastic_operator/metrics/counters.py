@@ -1,5 +1,7 @@
-"""What is counted and measured as it happens. Every value that a label may have is there from the start, at 0, so that
-`increase()` sees the first time, too."""
+"""Values that are counted and measured as they happen.
+
+Every value that a label may have is there from the start, at 0, so that `increase()` sees the first event, too.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ KINDS = [
     "slice",
     "resourcequota",
 ]
-"""What the operator watches."""
+"""The kinds that the operator watches."""
 
 
 class Counters:
@@ -46,11 +48,13 @@ class Counters:
         self._of_reclaim()
 
     def count_request(self, verb: str, code: str) -> None:
-        """A request to the API server came to that: an HTTP status, or a word for none. Of any thread."""
+        """Count a request to the API server by its outcome: an HTTP status, or a word for none. Any thread
+        may call it.
+        """
         self.api_requests.labels(verb, code).inc()
 
     def count_job(self, changes: JobChanges) -> None:
-        """A job's status was written, and told this for the first time."""
+        """Count what a written status of a job reports for the first time."""
         for direction, reason in changes.resizes:
             self.resizes.labels(direction, reason).inc()
         self.restarts.labels("failure").inc(changes.failures)
@@ -62,11 +66,11 @@ class Counters:
             self.queue_wait.observe(changes.queue_wait)
 
     def count_error(self, kind: str) -> None:
-        """The operator met an error of its own at an object of that kind."""
+        """Count an error of the operator's own at an object of that kind."""
         self.internal_errors.labels(kind).inc()
 
     def stand_by(self) -> None:
-        """This process does not lead any more: what is so now is told by another."""
+        """This process does not lead any more: another one reports the present state (75)."""
         for gauge in (self.leader, self.reservations, self.breaker_open, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 

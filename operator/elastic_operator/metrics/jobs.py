@@ -1,4 +1,4 @@
-"""The series of jobs, from a picture of them. A job that is gone is in no later picture, and so are its series."""
+"""The series of jobs, from a picture of them. A deleted job is in no later picture, so its series are gone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from elastic_operator.api.status import Condition, ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS
-from elastic_operator.plan.observation import is_running
-from elastic_operator.plan.progress import report_of
-from elastic_operator.plan.reported import Report
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.observation import is_running
 
 JOB = ("namespace", "job_name")
 
 
 def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
-    """All of them; a job has no sample of what is not known of it."""
+    """All of them. A job has no sample for values that are not known."""
     jobs = list(jobs)
     yield _by_status(jobs)
     yield _info(jobs)
@@ -37,13 +37,13 @@ def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
 
 def _kept_nodes(jobs: list[JobPicture]) -> Metric:
     about = "Nodes with pods of jobs that are not Ready for too long, and are not given up: too many went at once."
-    kept: set[str] = set().union(*(job.seen.kept_nodes for job in jobs))
+    kept: set[str] = set().union(*(job.obs.kept_nodes for job in jobs))
     return GaugeMetricFamily(f"{PREFIX}kept_nodes", about, value=len(kept))
 
 
 def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.seen.job.uncounted) for job in jobs)
+    value = sum(bool(job.obs.job.uncounted) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
@@ -64,7 +64,7 @@ def _info(jobs: list[JobPicture]) -> Metric:
     about = "1 for each job: its quota policy (empty: none covers its namespace) and its runtime.mode."
     family = GaugeMetricFamily(f"{PREFIX}job_info", about, labels=[*JOB, "policy", "mode"])
     for job in jobs:
-        spec = job.seen.job.spec
+        spec = job.obs.job.spec
         family.add_metric([*_name(job), job.policy, str(spec.runtime.mode) if spec else ""], 1)
     return family
 
@@ -92,12 +92,12 @@ def _pods(jobs: list[JobPicture]) -> Metric:
 
 
 def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
-    spec = job.seen.job.spec
+    spec = job.obs.job.spec
     if spec is not None:
         yield "minimum", spec.min_replicas
         yield "maximum", spec.max_replicas
     yield "target", job.status.target_replicas
-    yield "running", sum(map(is_running, job.seen.live))
+    yield "running", sum(map(is_running, job.obs.live))
     yield "ready", job.status.ready_replicas
 
 
@@ -112,18 +112,18 @@ NOW: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
         "GPUs that the pods of a job that has not ended hold.",
         lambda job: job.status.gpus if not job.status.finished else None,
     ),
-    ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.seen.job.created),
+    ("job_created_timestamp_seconds", "When the job was created.", lambda job: job.obs.job.created),
 )
 SO_FAR: tuple[tuple[str, str, Callable[[JobPicture], float | None]], ...] = (
     (
         "job_restarts",
         "Unplanned changes of a job: failures and lost pods. From its status, so it outlives the operator.",
-        lambda job: job.seen.job.status.restarts,
+        lambda job: job.obs.job.status.restarts,
     ),
     (
         "job_resizes",
         "Planned changes of a job's size. From its status, so it outlives the operator.",
-        lambda job: job.seen.job.status.resizes,
+        lambda job: job.obs.job.status.resizes,
     ),
 )
 
@@ -136,7 +136,7 @@ def _one(
     *,
     kind: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily,
 ) -> Metric:
-    """One sample for each job of which it is known."""
+    """One sample for each job with a known value."""
     family = kind(f"{PREFIX}{name}", about, labels=JOB)
     for job in jobs:
         value = of(job)
@@ -166,14 +166,14 @@ TRAINING = (
 def _training(jobs: list[JobPicture]) -> Iterator[Metric]:
     families = {name: GaugeMetricFamily(f"{PREFIX}{name}", about, labels=JOB) for name, about in TRAINING}
     for job in jobs:
-        for name, value in _told(job, report_of(job.seen)):
+        for name, value in _progress(job, report_of(job.obs)):
             if value is not None:
                 families[name].add_metric(_name(job), value)
     yield from families.values()
 
 
-def _told(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
-    """By the master just now, or else what was last written down of it."""
+def _progress(job: JobPicture, report: Report | None) -> Iterator[tuple[str, float | None]]:
+    """The value in the master's last report, else the last one in the status."""
     if report is not None:
         yield "job_step", report.step
         yield "job_epoch", report.epoch
@@ -204,7 +204,7 @@ def _time(jobs: list[JobPicture]) -> Metric:
 
 
 def _name(job: JobPicture) -> tuple[str, str]:
-    return job.seen.job.namespace, job.seen.job.name
+    return job.obs.job.namespace, job.obs.job.name
 
 
 def _reason(job: JobPicture, kind: ConditionType) -> str:

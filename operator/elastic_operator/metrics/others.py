@@ -12,7 +12,7 @@ from elastic_operator.metrics.prefix import PREFIX
 
 
 def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
-    """The GPUs of policies, and what is not as their writers may think."""
+    """The GPUs of policies, and their problems."""
     about = (
         "GPUs of a quota policy, as in its status: guaranteed, used, borrowed (used beyond the guarantee), lent (others"
         " use them), pending (its jobs want them and have not got them), fair_share, and limit, if there is one."
@@ -30,7 +30,7 @@ def policy_families(policies: Iterable[PolicyPicture]) -> Iterator[Metric]:
 
 
 def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> Iterator[Metric]:
-    """How well the API server is heard."""
+    """How recent the news of each watch are."""
     age = GaugeMetricFamily(
         f"{PREFIX}watch_last_event_age_seconds", "Seconds since a watch last said anything.", labels=["kind"]
     )

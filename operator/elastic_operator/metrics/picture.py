@@ -1,6 +1,6 @@
-"""What is shown of jobs, policies and watches when somebody asks: as they are then, so that nothing stays behind.
+"""What /metrics shows of jobs, policies and watches: their state when Prometheus asks (74).
 
-A picture is taken in one go and is never changed, so it may be rendered in another thread.
+A picture is taken in one go and never changed, so another thread may render it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elastic_operator.api.status import JobStatus
-from elastic_operator.plan.observation import Observation
+from elastic_operator.plan.job.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)
 class JobPicture:
-    """One job: as last looked at, and with the status of its last plan.
+    """One job as of the last look, with the status of its last plan.
 
-    `policy` is the quota policy of its namespace, "" where it has none. `seconds` are where its time went, by kind, and
-    `moved_at` is when its step last moved (epoch seconds).
+    `policy` is the quota policy of its namespace, "" without one. `seconds` is how it has spent its time, by kind, and
+    `moved_at` when its step last moved (epoch seconds).
     """
 
-    seen: Observation
+    obs: Observation
     status: JobStatus
     policy: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class JobPicture:
 
 @dataclass(frozen=True, slots=True)
 class PolicyPicture:
-    """A quota policy: its GPUs by flavor and kind (without a limit there is no such kind), and what holds of it."""
+    """A quota policy: its GPUs by flavor and kind (without a limit there is no such kind), and its conditions."""
 
     name: str
     flavors: Mapping[str, Mapping[str, int]]
@@ -38,7 +38,7 @@ class PolicyPicture:
 
 @dataclass(frozen=True, slots=True)
 class WatchPicture:
-    """One watch: seconds since the server was last heard, lists after its first (None: it has its own way), errors."""
+    """One watch: seconds since its last news, lists after its first (None: it does not count them), errors."""
 
     age: float
     relists: int | None = 0
@@ -47,7 +47,7 @@ class WatchPicture:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything. Jobs and policies are those of the process that leads; another one has none."""
+    """Everything. A process that does not lead has no jobs and policies in it (75)."""
 
     leads: bool = False
     jobs: tuple[JobPicture, ...] = ()

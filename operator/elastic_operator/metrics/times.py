@@ -1,7 +1,8 @@
-"""Where the time of each job goes, and when its training last moved, as far as this process sees it.
+"""How each job spends its time, and when its training last moved, by what this process sees.
 
-A script that uses the library keeps account of its own time, and its launcher tells that; then the account counts.
-For all others the reason of Ready says what a moment was spent on. Waiting is never in an account: nothing runs then.
+A script that uses the library keeps an account of its own time, which its launcher reports; then the account counts.
+For all others the reason of Ready says what each moment was spent on. Waiting is never in an account: nothing runs
+then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 from elastic_operator.api.status import Phase
-from elastic_operator.plan.reported import Goodput, Report
+from elastic_operator.plan.facts.launcher_report import Goodput, Report
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
@@ -32,15 +33,15 @@ OF_PART = {
     "regroup": "reform",
     "checkpoint": "checkpoint",
 }
-"""Parts of an account. Its `other`, such as evaluation, is none of the kinds."""
+"""The kinds of an account's parts. Its part `other`, such as evaluation, has no kind."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """One job: its `seconds` by kind, and into which `kind` (None: none) they go since `since`.
+    """One job: its `seconds` by kind, and the `kind` (None: none) that counts since `since`.
 
-    `account` is what the `master` last told of its time. `step` is the last one seen, and `moved_at` when that, or the
-    master, was first heard of.
+    `account` is the last one that the `master` reported. `step` is the last step seen, and `moved_at` when that step,
+    or the master, was first seen.
     """
 
     since: float
@@ -53,14 +54,14 @@ class _Job:
 
 
 class JobTimes:
-    """Of all jobs, by uid. `clock` gives monotonic seconds."""
+    """The times of all jobs, by uid. `clock` gives monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
     def see(self, uid: str, phase: str, report: Report | None) -> None:
-        """The job is in this phase (a reason of Ready), and its master last said that."""
+        """The job is in this phase (a reason of Ready), and this is its master's last report."""
         now = self._clock()
         job = self._jobs.setdefault(uid, _Job(since=now))
         _spend(job, now)
@@ -77,7 +78,7 @@ class JobTimes:
             del self._jobs[uid]
 
     def seconds(self, uid: str) -> Mapping[str, float]:
-        """Seconds by kind up to now; none of them ever becomes less."""
+        """Seconds by kind until now. None of them ever gets smaller."""
         job = self._jobs.get(uid)
         if job is None:
             return dict.fromkeys(KINDS, 0.0)
@@ -85,9 +86,9 @@ class JobTimes:
         return dict(job.seconds)
 
     def moved_at(self, uid: str) -> float | None:
-        """When the newest step, or the present master, was first heard of (epoch seconds).
+        """When the newest step, or the present master, was first seen (epoch seconds).
 
-        None where no steps are told, and while the job waits for GPUs.
+        None without reported steps, and while the job waits for GPUs.
         """
         job = self._jobs.get(uid)
         return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
@@ -102,7 +103,8 @@ def _spend(job: _Job, now: float) -> None:
 def _take_account(job: _Job, report: Report) -> None:
     """Count what is new in the master's account.
 
-    What its first one tells was seen by the phases already. One that is less than before is of another process.
+    The time in its first account was counted by phases already. A smaller account than the last one is another
+    process's.
     """
     account = report.goodput
     if account is None:
@@ -117,7 +119,7 @@ def _take_account(job: _Job, report: Report) -> None:
 
 
 def _take_step(job: _Job, report: Report) -> None:
-    """A master that has just begun has time for its first step, too."""
+    """Note a new step. A new master also has time for its first step."""
     moved = report.step is not None and report.step != job.step
     another = report.master_uid != job.master
     if moved or another:

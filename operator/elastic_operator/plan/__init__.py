@@ -1,1 +1,46 @@
-"""Snapshot in, decisions out. Pure: no clock, no I/O, no randomness; the same input gives the same output."""
+"""Facts in, decisions out. Pure: no clock, no I/O, no randomness; the same input gives the same output.
+
+One pass: `job.observe` says what has happened to each job, `job.demand` what it asks for, `allocation` what each of
+them gets, `job.reconcile` what is done for it. `policies` makes teams of quota policies. The words, with the field's
+word in brackets where it differs:
+
+Of one job:
+    incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run)
+    member          a live pod of the present incarnation
+    observation     what is known of a job after a look at it: its members, and its status with the news written into it
+    size            a number of pods, the master included (torchrun: --nnodes)
+    minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
+    demand          what a job asks for: allowed sizes, and the shapes of its pods (kueue: Workload)
+    shape           what kube-scheduler asks of a node for a pod of one template
+    plan            the writes of one pass for one job, in their order
+
+Of quotas:
+    flavor          a kind of GPU (kueue: ResourceFlavor)
+    team            a quota policy, or a namespace without one; teams form a tree (kueue: ClusterQueue, Cohort)
+    account         the book of one team for one flavor: what it uses, and what it may use
+    guarantee       the GPUs that a team gets whenever it asks for them (kueue: nominalQuota)
+    limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
+    fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
+    tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
+    standing        use relative to fair share; the team that stands lowest is served next (kueue: share value)
+    entitled        a team is, where the rules let it take GPUs from another one (`allocation.preemption.rules`)
+
+Of one allocation:
+    snapshot        all that is decided from: nodes, demands, pending pods, teams
+    pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
+    entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    rank            the place of an entry in the order in which jobs are served
+    state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
+    board           what is free on each node: now, and soon, when all that leaves has left
+    spot            room for a pod on a node; a seat is a spot for a role of a job; a slot is a seat with a pod's index
+    assignment      what a job gets: pods to keep, to release and to create; a grant is that with its reason
+
+Of taking GPUs:
+    taker           the entry for which pods of others go (kueue: preemptor)
+    giver           a team, or a job, whose pods may go (kueue: candidate)
+    unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
+    option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
+    give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
+    brake           a limit on how many pods go within a minute
+    nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
+"""

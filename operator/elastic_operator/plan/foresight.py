@@ -1,12 +1,12 @@
-"""What is decided is looked at as if it were carried out, before anybody loses a pod for it (143).
+"""Looks at a decision as if it were carried out, before any job loses a pod for it (143).
 
-Whoever would lose again right away what it is to get gets nothing. Whoever would get back what it is to lose keeps it,
-unless others would go for that, as where an owner takes from the weakest, and that one from the next. A table that
-decides otherwise from its own outcome is an error of the planner's, or one of its limits; it must cost nobody a pod.
-Only where somebody is to lose one is this looked at: all else is undone without harm.
+The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
+get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
+take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
+nobody a pod. Decisions by which no job loses a pod are not looked at, as they can be undone without harm.
 
-Nor may it cost anybody what it is entitled to: whoever was left out for ten seconds is served as it comes, and jobs
-that are changed again and again then are held (`flapping.py`).
+No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
+whose size then changes again and again are held (`flapping.py`).
 """
 
 from __future__ import annotations
@@ -16,45 +16,46 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.allocate import Allocation, Allocator
-from elastic_operator.plan.claim import MASTER, WORKER
-from elastic_operator.plan.decisions import Share
-from elastic_operator.plan.demand import with_members
-from elastic_operator.plan.holding import as_it_is
-from elastic_operator.plan.model import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.job.demand import with_members
+from elastic_operator.plan.job.holding import as_it_is
 
 PATIENCE_SECONDS = 10.0
+"""A job is left out for this long; then it is served as the first decision says."""
 REMEMBERED_SECONDS = 60.0
-"""For so long after a pass in which somebody was to be left out, it is known since when."""
+"""The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
 _MOST_TRIES = 3
-"""So often a pass is decided; then those are left out for whom it was not steady."""
+"""A pass is decided at most this often; the last decision stands."""
 
 
 class Foresight:
-    """Allocates again and again, as `Allocator` does.
+    """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `unsettled` are the uids of those for whom a whole job still goes in vain by the last allocation.
+    `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
     """
 
     def __init__(self) -> None:
         self._now, self._next = Allocator(), Allocator()
         self._doubted: dict[str, tuple[float, float]] = {}
-        """When (epoch seconds) those were to be left out first and last."""
+        """By job (uid), when it was first and last to be left out (epoch seconds)."""
         self.again_at = inf
-        """When (epoch seconds) time alone has one of those served that were left out."""
+        """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
 
     @property
     def unsettled(self) -> frozenset[str]:
-        """The uids of those for whom a whole job still goes in vain by the last allocation."""
+        """The uids of takers for which a whole job still goes in vain in the last allocation (112)."""
         return self._now.unsettled
 
     def as_it_comes(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets at first sight, whatever comes of it."""
+        """What each job gets, without a look ahead."""
         return self._now.allocate(snapshot)
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
-        """What each job gets. The allocation before this one is not to be read any more."""
+        """What each job gets. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
         for tries in range(_MOST_TRIES):
@@ -72,7 +73,7 @@ class Foresight:
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
-        """Whether it has not been for too long: no job ever gets two masters."""
+        """Whether it is left out: for ten seconds at most, or for as long as it would have two masters."""
         since, _ = self._doubted.get(uid, (now, now))
         self._doubted[uid] = since, now
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
@@ -83,9 +84,9 @@ class Foresight:
 
 
 def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
-    """The jobs (uids) that must get nothing by the `first` allocation, each with why, in words.
+    """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
-    The `second` one is made from what there would be then.
+    The `second` allocation is made from the snapshot with the first one carried out.
     """
     found: dict[str, str] = {}
     for job in snapshot.jobs:
@@ -104,13 +105,13 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
     return found
 
 
-def _masters(job: JobDemand, share: Share) -> int:
+def _masters(job: JobDemand, share: Assignment) -> int:
     kept = [member.role for member in job.members if member.uid in share.keep]
     return [*kept, *(slot.role for slot in share.create)].count(MASTER)
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
-    """The snapshot in which these jobs keep what they have, and want no more."""
+    """The snapshot in which these jobs keep what they have and want no more."""
     if not uids:
         return snapshot
     return replace(snapshot, jobs=tuple(_as_it_is(job) if job.uid in uids else job for job in snapshot.jobs))
@@ -124,7 +125,7 @@ def _as_it_is(job: JobDemand) -> JobDemand:
 
 
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
-    """What there will be when all pods that leave have left, and all that are planned for are made."""
+    """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
     jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.reclaims}
     came: dict[str, list[tuple[str, Resources]]] = {}
@@ -139,8 +140,8 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     return replace(snapshot, jobs=jobs, nodes=nodes, requests=tuple(waiting), brakes=brakes)
 
 
-def _applied(job: JobDemand, share: Share, now: float) -> JobDemand:
-    """The job as it will be; the same object where nothing of it changes."""
+def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:
+    """The job as it will be; the same object if nothing about it changes."""
     if not (share.create or share.release):
         return job
     keep = set(share.keep)
@@ -159,15 +160,15 @@ def _applied(job: JobDemand, share: Share, now: float) -> JobDemand:
     return replace(after, running_since=running_since, waiting_since=0.0 if has_all else job.waiting_since or now)
 
 
-def _made(job: JobDemand, share: Share) -> Iterator[Member]:
+def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:
     for slot in share.create:
-        shape = job.master if slot.role == MASTER else job.worker
+        shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
         yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports)
 
 
 def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
-    """The node when these foreign pods, with their namespaces, have come, and all that leave have left."""
+    """The node when these pods of others, with their namespaces, have come, and all that leave have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}

@@ -1,1 +1,1 @@
-"""The admin's tools: the operator's own decisions, on files instead of on a cluster."""
+"""The administrator's tools: the operator's own decisions, made from files instead of a cluster."""

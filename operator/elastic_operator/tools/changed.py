@@ -1,7 +1,7 @@
-"""A snapshot as it would be after jobs and quota policies were changed, and their pods had come and gone accordingly.
+"""A snapshot as it would be after changes to jobs and quota policies, when their pods have come and gone.
 
-A snapshot holds what policies come to, not the policies themselves; they are made up again from that. It does not hold
-namespaces' labels, volumes or PriorityClasses: what a change needs of these stands in the changes or is noted.
+A snapshot holds the teams that policies make, not the policies; they are made again from the teams. It holds no labels
+of namespaces, volumes or PriorityClasses: the changes must contain those they need, or a note names what is missing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import Any
 from elastic_operator.api.job import JobSpec
 from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_operator.api.status import JobStatus
-from elastic_operator.loop.priority import not_allowed
-from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.job import Job
-from elastic_operator.plan.model import JobDemand, PodShape, Snapshot
-from elastic_operator.plan.observation import Observation
-from elastic_operator.plan.policies import Namespace, Policy, resolve
-from elastic_operator.plan.shape import shape_of
-from elastic_operator.plan.team import Team
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_operator.plan.facts.snapshot import JobDemand, PodShape, Snapshot
+from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.policies.resolve import Namespace, Policy, resolve
+from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
@@ -31,16 +32,16 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The snapshot after the changes, and what there is to know about it."""
+    """The snapshot after the changes, and notes about it."""
 
     snapshot: Snapshot
     notes: tuple[str, ...]
 
 
 def changed(snapshot: Snapshot, changes: Changes, settings: Settings) -> Changed:
-    """Apply the changes, as an operator with these settings would see them.
+    """Apply the changes, as an operator with these settings would read them.
 
-    Raises InputError where they refer to what is not there.
+    Raises InputError if they refer to an object that does not exist.
     """
     notes = list(_drop_classes_not_allowed(changes, settings))
     mistakes = [*_not_there(snapshot, changes), *_unknown_priorities(snapshot, changes)]
@@ -64,7 +65,9 @@ def _not_there(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
 
 
 def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
-    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would."""
+    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would
+    (96).
+    """
     for key, spec in changes.jobs.items():
         name = spec.priority_class_name
         if name and not settings.job_may_name(name):
@@ -73,7 +76,7 @@ def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[
 
 
 def _unknown_priorities(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
-    """A new job's priority must be known; one that is in the snapshot may keep the priority that it has there."""
+    """A new job's priority must be known. A job of the snapshot may keep its priority."""
     known = {(job.namespace, job.name) for job in snapshot.jobs}
     for key, spec in changes.jobs.items():
         if spec.priority_class_name and key not in known and spec.priority_class_name not in changes.priority_classes:
@@ -109,13 +112,13 @@ def _job(
         spec=spec,
         priority=priority,
     )
-    master, worker = (_shape(spec.template_of(role), snapshot) for role in ("master", "worker"))
+    master, worker = (_shape(spec.template_of(role), snapshot) for role in (MASTER, WORKER))
     fresh = demand_of(Observation(job, job.status), job_shape(master, worker, flavors=snapshot.flavors))
     return fresh if known is None else _going_on(fresh, known)
 
 
 def _going_on(fresh: JobDemand, known: JobDemand) -> JobDemand:
-    """The demand of a job that was edited: its pods, and since when it runs or waits, are as they were."""
+    """The demand of an edited job, with its pods and times as they were."""
     return replace(
         fresh,
         members=known.members,
@@ -128,7 +131,7 @@ def _going_on(fresh: JobDemand, known: JobDemand) -> JobDemand:
 
 
 def _shape(template: Mapping[str, Any], snapshot: Snapshot) -> PodShape:
-    """Volume claims are taken to be bound to volumes that every node reaches."""
+    """The shape of a template. Volume claims count as bound to volumes that every node reaches."""
     volumes = [v.get("persistentVolumeClaim") or {} for v in template["spec"].get("volumes") or ()]
     bound = {claim["claimName"]: "bound" for claim in volumes if claim}
     return shape_of(template, gpu_resources=snapshot.gpu_resources, volumes=bound)  # type: ignore[arg-type]
@@ -158,7 +161,7 @@ def _with_policies(snapshot: Snapshot, changes: Changes, notes: list[str]) -> Sn
 
 
 def _policy_of(team: Team, team_of: Mapping[str, str]) -> Policy:
-    """A policy that comes to that team again. What is in a snapshot is not held against the bounds of the CRD."""
+    """A policy that makes this team. Teams of a snapshot need not fit the bounds of the CRD."""
     spec = PolicySpec.model_construct(
         namespaces=sorted(namespace for namespace, owner in team_of.items() if owner == team.name),
         parent=team.parent,
@@ -184,7 +187,7 @@ def _flavor_quotas(team: Team) -> Iterator[FlavorQuota]:
 
 
 def _namespaces(snapshot: Snapshot, changes: Changes) -> list[Namespace]:
-    """All that are heard of, with the labels that are known."""
+    """All namespaces that are mentioned, with the labels that are known."""
     names = {job.namespace for job in snapshot.jobs} | {request.namespace for request in snapshot.requests}
     names |= {namespace for node in snapshot.nodes for namespace in (*node.used_by, *node.leaving_by)}
     names |= {*snapshot.team_of, *changes.namespaces, *(namespace for namespace, _ in changes.jobs)}

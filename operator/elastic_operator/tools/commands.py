@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from elastic_operator import settings
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools import live, replay, share, simulate, snapshot_file
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.files import InputError, read_json, write_json, write_text
 from elastic_operator.tools.manifests import read_changes
 
 REFUSED = 2
-"""Exit code of wrong input, as of a wrong command line."""
+"""Exit code for wrong input, as for a wrong command line."""
 
 Subparsers = Any
 """What `add_subparsers` returns; argparse does not name its type."""
@@ -45,7 +45,7 @@ def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace
 
 
 def _print(text: str) -> None:
-    """Whoever reads it may have seen enough, as `head` does: then nothing is left to say at the end either."""
+    """Print the text. The reader may stop early, as `head` does: then nothing is reported at the end either."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

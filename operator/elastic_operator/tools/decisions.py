@@ -1,4 +1,6 @@
-"""What the allocator decides from a snapshot, as plain data: per job the pods before and after, and why not more."""
+"""What the allocator decides from a snapshot, as plain data: for each job its pods before and after, and
+why not more.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.decisions import Grant, Reclaim
-from elastic_operator.plan.model import JobDemand, Snapshot
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Grant, Nomination
+from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A pod and its node, None where the scheduler chooses. `ready`: a new one's room is free now, not just soon."""
+    """A pod and its node, None if the scheduler chooses. `ready`: a new pod's room is free now, and not only soon."""
 
     role: str
     index: int
@@ -23,7 +26,7 @@ class Placed:
     @property
     def order(self) -> tuple[str, bool, int]:
         """By node, the master first."""
-        return self.node or "", self.role != "master", self.index
+        return self.node or "", *master_first(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,11 @@ class Outcome:
     """All that is decided from one snapshot: about jobs by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
-    reclaims: tuple[Reclaim, ...]
+    reclaims: tuple[Nomination, ...]
 
 
 def decide(snapshot: Snapshot) -> Outcome:
-    """What the allocator decides, put into an order that the order of the input does not change."""
+    """What the allocator decides, in an order that does not depend on the order of the input."""
     granted = allocate(snapshot)
     jobs = sorted(snapshot.jobs, key=lambda job: (job.namespace, job.name, job.uid))
     return Outcome(
@@ -113,12 +116,12 @@ def _placed(members: Mapping[str, Placed], uids: Sequence[str]) -> tuple[Placed,
 
 
 def _gpus(job: JobDemand, pods: Iterable[Placed]) -> int:
-    return sum((job.master if pod.role == "master" else job.worker).gpus for pod in pods)
+    return sum(job.shape_of(pod.role).gpus for pod in pods)
 
 
 def _on_node(pods: Sequence[Placed], node: str | None, ready: bool) -> str:
-    roles = ["master"] if any(pod.role == "master" for pod in pods) else []
-    indices = sorted(pod.index for pod in pods if pod.role != "master")
+    roles = [MASTER] if any(pod.role == MASTER for pod in pods) else []
+    indices = sorted(pod.index for pod in pods if pod.role != MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []
     place = f"on {node}" if node else "where the scheduler finds room"
     return f"{', '.join(roles)} {place}{'' if ready else ' once its room is free'}"

@@ -1,4 +1,4 @@
-"""What all tools read and how they refuse it: one line for each mistake, with what to write instead."""
+"""How all tools read their input and refuse it: one line for each mistake, with what to write instead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_text(name: str) -> str:
 
 
 def read_json(name: str) -> Any:
-    """What the JSON file of that name holds. Raises InputError."""
+    """The content of that JSON file. Raises InputError."""
     text = read_text(name)
     try:
         return json.loads(text, parse_constant=_no_such_number)

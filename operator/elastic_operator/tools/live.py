@@ -1,4 +1,4 @@
-"""The snapshot of a running cluster, read as the operator reads it, by a process that only looks."""
+"""The snapshot of a running cluster, read as the operator reads it, by a process that only reads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.backoff import Troubles
-from elastic_operator.loop.read import Reader
-from elastic_operator.loop.view import View
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.job import OwnPod
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.planner import Planner
 from elastic_operator.process import Process, job_feed
+from elastic_operator.read.jobs import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 
 LIST_SECONDS = 120.0
-"""So long for all lists together; 30,000 pods take a few seconds."""
+"""The limit for all lists together; 30,000 pods take a few seconds."""
 
 
 class UnreadLogs:
-    """Failed pods are as they are: what they said changes nothing of who gets what."""
+    """Failed pods without their logs, which do not change who gets what."""
 
     def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The pods themselves."""
@@ -41,7 +42,9 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
 
 
 async def take(connection: Connection, settings: Settings) -> Snapshot:
-    """What a leader with these settings would decide from now. Raises InputError where something cannot be read."""
+    """The snapshot that a leader with these settings would decide from now. Raises InputError if something cannot be
+    read.
+    """
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
         try:
@@ -53,11 +56,12 @@ async def take(connection: Connection, settings: Settings) -> Snapshot:
         except TimeoutError:
             told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {told}"]) from None
-        return _view(process).look(session.clock.time()).snapshot
+        return Planner().observe(_world(process).look(session.clock.time())).snapshot
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
-    """A list that is refused is asked for again and again by what follows; here it is an error at once.
+    """Try each list once. A refused list would be asked for again and again by what follows; here it is an error at
+    once.
 
     Kinds that are not installed have no objects; without jobs there is nothing to take a snapshot of.
     """
@@ -73,6 +77,6 @@ async def _try_each_list(process: Process, session: Session) -> None:
             await session.get(path, params={"limit": "1"})
 
 
-def _view(process: Process) -> View:
+def _world(process: Process) -> StoredWorld:
     reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
-    return View(reader, UnreadLogs(), Troubles())  # type: ignore[arg-type] # only as_read is called
+    return StoredWorld(reader, UnreadLogs(), Troubles())

@@ -1,6 +1,6 @@
-"""What is to be changed on a snapshot, read from manifests as `kubectl apply` takes them, and from names to delete.
+"""Reads changes to a snapshot from manifests, as `kubectl apply` takes them, and from names to delete.
 
-Jobs and quota policies are changed; PriorityClasses and Namespaces in the same file say what these refer to.
+They change jobs and quota policies. PriorityClasses and Namespaces in the same file are what these refer to.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_changes(file: str | None, delete: Sequence[str], *, gpu_resources: Sequ
 
 
 def _documents(file: str) -> Iterator[tuple[str, Any]]:
-    """Each document with where it stands; a List's items count as documents, an empty document as none."""
+    """Each document with its place. The items of a List count as documents, an empty document does not."""
     try:
         documents = list(yaml.safe_load_all(read_text(file)))
     except (yaml.YAMLError, ValueError) as error:
@@ -80,7 +80,7 @@ def _documents(file: str) -> Iterator[tuple[str, Any]]:
 
 
 def _take(body: Any, changes: Changes, gpu_resources: Sequence[str]) -> list[str]:
-    """Take in one manifest; returns what is wrong with it."""
+    """Add one manifest; returns what is wrong with it."""
     kind = body.get("kind") if isinstance(body, dict) else None
     if kind not in _VERSIONS:
         return [f"kind: {kind!r:.64}: must be {KIND}, {POLICY}, PriorityClass or Namespace"]

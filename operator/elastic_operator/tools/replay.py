@@ -1,4 +1,4 @@
-"""`elastic-operator replay`: every decision that a snapshot leads to, with its reason."""
+"""`elastic-operator replay`: every decision that follows from a snapshot, with its reason."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.plan.decisions import Reclaim
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.decisions import Nomination
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.decisions import Decision, decide, in_words
 from elastic_operator.tools.table import Row, aligned
 
@@ -26,7 +26,7 @@ def as_text(snapshot: Snapshot) -> str:
     return table + "".join(f"{_reclaim(snapshot, reclaim)}\n" for reclaim in outcome.reclaims)
 
 
-def _reclaim(snapshot: Snapshot, reclaim: Reclaim) -> str:
+def _reclaim(snapshot: Snapshot, reclaim: Nomination) -> str:
     pods = {m.uid: f"{j.namespace}/{j.name} {m.role} {m.index}" for j in snapshot.jobs for m in j.members}
     victims = ", ".join(pods[uid] for uid in reclaim.victims)
     place = f"reclaim: pod {reclaim.namespace}/{reclaim.name} has a place on {reclaim.node}"

@@ -12,15 +12,15 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from elastic_operator.api.invalid import FieldError, field_errors
 from elastic_operator.api.job import ApiModel
-from elastic_operator.plan.fair_share import Claimant, divide
+from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.tools.files import InputError
 
 MAX_GPUS = 2**31 - 1
-"""More than any cluster has; what a field of the API's takes."""
+"""More than any cluster has; the largest value of such a field in the API."""
 
 
 def _whole(value: Any) -> Any:
-    """2.0 is 2 in JSON; whatever else is no integer is refused as it is."""
+    """2.0 is 2 in JSON; anything else that is no integer is refused as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -56,7 +56,7 @@ Gpus = Annotated[int, BeforeValidator(_whole), Field(strict=True, ge=0, le=MAX_G
 
 
 class Policy(ApiModel):
-    """Who wants GPUs; `limit` is the most it may have in all, null for no limit."""
+    """A policy that wants GPUs; `limit` is the most that it may have in all, null for no limit."""
 
     name: str = Field(strict=True, min_length=1)
     requested: Gpus
@@ -67,7 +67,7 @@ class Policy(ApiModel):
     created: Annotated[float, BeforeValidator(_epoch)] = 0.0
 
     def claimant(self) -> Claimant:
-        """The policy as the division takes it."""
+        """The policy as the division reads it."""
         return Claimant(
             name=self.name,
             requested=self.requested,
@@ -80,7 +80,7 @@ class Policy(ApiModel):
 
 
 class Division(ApiModel):
-    """So many GPUs for these policies."""
+    """The GPUs to divide among these policies."""
 
     total: Gpus
     policies: list[Policy]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.changed import Changed
 from elastic_operator.tools.decisions import Decision, decide
 from elastic_operator.tools.table import Row, aligned
@@ -22,7 +22,7 @@ GONE = "It is deleted."
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What becomes of one job: pods and GPUs that it gets without the changes and with them, and why not more."""
+    """The effect on one job: the pods and GPUs that it gets without the changes and with them, and why not more."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class Effect:
 
 
 def effects(snapshot: Snapshot, changed: Changed) -> list[Effect]:
-    """All jobs of either, by namespace and name."""
+    """All jobs of either snapshot, by namespace and name."""
     before = {d.key: d for d in decide(snapshot).jobs}
     after = {d.key: d for d in decide(changed.snapshot).jobs}
     return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
@@ -57,7 +57,7 @@ def as_data(snapshot: Snapshot, changed: Changed) -> dict[str, Any]:
 
 
 def as_text(snapshot: Snapshot, changed: Changed) -> str:
-    """A table of the jobs that get otherwise, then how many there are of each, then the notes."""
+    """A table of the jobs with another result, then how many there are of each kind, then the notes."""
     found = effects(snapshot, changed)
     rows = [_row(effect) for effect in found if effect.effect != SAME]
     table = aligned(HEAD, rows) + "\n" if rows else ""

@@ -1,8 +1,8 @@
-"""A snapshot as a file: JSON that a person can read, from which the allocator decides exactly as it did.
+"""A snapshot as a file: JSON that a person can read, and from which the allocator decides exactly as it did.
 
-The file is `{"kind": "Snapshot", "version": 1, "snapshot": {...}}`; inside, the fields are those of
-`plan.model.Snapshot` by their own names. A field that has its default is left out. Whoever changes what a field means
-raises the version.
+The file is `{"kind": "Snapshot", "version": 1, "snapshot": {...}}`. Inside, the fields are those of
+`plan.facts.snapshot.Snapshot` by their own names. A field with its default is left out. A change of what a field means
+must raise the version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from elastic_operator.plan.model import Snapshot
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.files import InputError, write_json
 
 KIND = "Snapshot"
@@ -70,7 +70,7 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's own types: of dataclasses the fields without their defaults, of sets sorted lists."""
+    """The value in JSON's own types: dataclasses without fields that have their defaults, sets as sorted lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
     if isinstance(value, Mapping):
@@ -81,14 +81,14 @@ def _plain(value: Any) -> Any:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """What the field is if it is left out; for a required one something that nothing equals."""
+    """The field's value if it is left out; for a required field an object that equals nothing."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def _unknown(raw: Any, known: Any, path: str) -> Iterator[str]:
-    """Fields that the file has and the snapshot does not."""
+    """The file's fields that the snapshot does not have."""
     if dataclasses.is_dataclass(known) and not isinstance(known, type):
         fields = {field.name for field in dataclasses.fields(known)}
         for name, value in raw.items():

@@ -1,4 +1,4 @@
-"""Plain aligned text: what a terminal, a mail and a bug report show alike."""
+"""Plain aligned text, which looks the same in a terminal, a mail and a bug report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Row:
 
 
 def aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
-    """The table under its head; each column is as wide as its widest cell. What is below a row is indented."""
+    """The table under its head; each column is as wide as its widest cell. Lines below a row are indented."""
     widths = [max(map(len, column)) for column in zip(head, *(row.cells for row in rows), strict=True)]
     lines = [_line(head, widths)]
     for row in rows:

@@ -46,6 +46,7 @@ class Day:
         first = self.start()
         self.a_plain_job()
         self.a_name_that_is_taken()
+        self.a_service_that_is_taken()
         self.a_job_that_changed_unseen()
         self.a_job_suspended_twice()
         self.an_elastic_job_that_gives_way()
@@ -78,6 +79,23 @@ class Day:
         self.blind.words = []
         self.world.delete_pod(name)
         self.world.wait_settled("toy", 2)
+
+    def a_service_that_is_taken(self) -> None:
+        """Somebody else has the names of a job's Service and of its EndpointSlice."""
+        name, services = "taken-master", self.world.pods_path.removesuffix("pods") + "services"
+        slices = f"/apis/discovery.k8s.io/v1/namespaces/{self.world.jobs.namespace}/endpointslices"
+        meta = {"name": name}
+        service = {"metadata": meta, "spec": {"ports": [{"port": 1}], "selector": {"app": "another"}}}
+        self.world.api.post(services, json=service).raise_for_status()
+        empty = {"metadata": meta, "addressType": "IPv4", "endpoints": [], "ports": []}
+        self.world.api.post(slices, json=empty).raise_for_status()
+        self.world.start(elastic_job("taken", small=1, big=1))
+        for path in (services, slices):
+            eventually(f"a look at whose {path} it is", lambda path=path: self._asked("GET", f"{path}/{name}"))
+            self.world.api.delete(f"{path}/{name}").raise_for_status()
+        self.world.wait_settled("taken", 1)
+        self.world.delete_job("taken")
+        eventually("its end", lambda: not self.world.pods("taken"))
 
     def a_job_that_changed_unseen(self) -> None:
         """Its status is written on a state that is no more."""

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 
-from elastic_operator.plan import rounds
-from elastic_operator.plan.allocate import Allocator, allocate
+from elastic_operator.plan.allocation import rounds
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.foresight import PATIENCE_SECONDS, TWO_MASTERS, Foresight, carried_out, unsteady
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots

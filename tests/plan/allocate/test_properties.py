@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.accounts import Tier
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.claim import WORKER
-from elastic_operator.plan.displace import give_back
-from elastic_operator.plan.rounds import Minima
-from elastic_operator.plan.seating import seat_all
-from elastic_operator.plan.table import Table
+from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.rounds import Minima
+from elastic_operator.plan.allocation.seating import seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots
@@ -147,27 +147,27 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
 @given(snapshots())
 def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     """Give any one worker that was taken for a minimum back, and what was seated can no longer all be seated."""
-    table = Table(snapshot)
-    minima = Minima(table)
+    state = AllocationState(snapshot)
+    minima = Minima(state)
     for tier in Tier:
         minima.serve(tier)
-        give_back(table)
-    for claim in table.claims:
-        for member in list(table.released(claim)):
-            if claim.kept and claim.fits_more(1) and table.fits_back(claim, member):
+        give_back(state)
+    for entry in state.entries:
+        for member in list(state.released(entry)):
+            if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
                 raise AssertionError(f"{member.uid} could stay without anything being moved")
-            if claim.kept and claim.fits_more(1):
-                _assert_needed(table, claim, member)
+            if entry.kept and entry.fits_more(1):
+                _assert_needed(state, entry, member)
 
 
-def _assert_needed(table, claim, member):
-    mark = table.mark()
-    seats = [(other, seat) for other in table.claims for seat in other.seats]
+def _assert_needed(state, entry, member):
+    mark = state.mark()
+    seats = [(other, seat) for other in state.entries for seat in other.seats]
     for other, seat in seats:
-        table.stand(other, seat)
-    table.restore(claim, member)
-    seated = all(seat_all(table, other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
-    table.roll_back(mark)
+        state.stand(other, seat)
+    state.restore(entry, member)
+    seated = all(seat_all(state, other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
+    state.roll_back(mark)
     assert not seated, f"{member.uid} was taken needlessly"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from elastic_operator.plan.model import HostPort, JobDemand, Node, Taint
+from elastic_operator.plan.facts.snapshot import HostPort, JobDemand, Node, Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape, outcome
 
 TWO = (make_node("n1", 2), make_node("n2", 2))
@@ -181,12 +181,6 @@ SIZES = {
     ),
     "with the master lost a lowered maximum leaves room for a new one": Case(
         TWO, (make_job("a", 1, 2, on="- n1 n1"),), {"a": "w0 +m0@n2 -w1"}
-    ),
-    "frozen pods do not grow beyond the size they were made for": Case(
-        TWO, (make_job("a", 1, 4, on="n1", max_new_size=2),), {"a": "m0 +w0@n1"}
-    ),
-    "a frozen size below the members shrinks nothing": Case(
-        TWO, (make_job("a", 1, 4, on="n1 n1 n2", max_new_size=2),), {"a": "m0 w0 w1"}
     ),
 }
 

@@ -8,8 +8,8 @@ from types import FrameType
 
 import pytest
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import JobDemand, Node
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import JobDemand, Node
 from elastic_operator.settings import Settings
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import make_request

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.model import Toleration
-from elastic_operator.plan.shape import shape_of
+from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.snapshot import Toleration
 from tests.plan.allocate.world import GPU
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.decisions import Grant
-from elastic_operator.plan.model import JobDemand, Member, Node, PodShape, Snapshot
-from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PodShape, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
 
 GPU = "nvidia.com/gpu"
 NOW = 1000.0

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from elastic_operator.plan.demand import with_members
-from elastic_operator.plan.model import JobDemand, Member
+from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_node, make_shape, make_snapshot, make_team
 
 PLAIN = st.just(make_shape(1))

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from elastic_operator.plan.job import MainContainer
+from elastic_operator.plan.facts.job import MainContainer
 from tests.plan.jobs import at, make_job, make_pod, make_spec, make_status
 
 

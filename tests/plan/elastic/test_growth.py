@@ -3,10 +3,10 @@
 import pytest
 
 from elastic_operator.api.status import Change, Limit
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.demand import demand_of, job_shape
-from elastic_operator.plan.model import PodShape, Snapshot
-from elastic_operator.plan.team import Flavor
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
+from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.job.demand import demand_of, job_shape
 from tests.plan.allocate.world import make_node
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group
 from tests.plan.jobs import START, at, make_job, make_spec, see

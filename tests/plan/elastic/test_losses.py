@@ -6,9 +6,9 @@ from math import inf
 import pytest
 
 from elastic_operator.api.status import Change, PodStatus, Retry, Training
-from elastic_operator.plan.elastic import growth_delay
-from elastic_operator.plan.reported import Report
-from elastic_operator.plan.still_training import FRESH_SECONDS
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.job.elastic import growth_delay
+from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
     is_pending,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change
-from elastic_operator.plan.reported import Goodput, GroupChange, Report
+from elastic_operator.api.status import Change, ConditionType
+from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons
 
@@ -38,6 +38,14 @@ def test_the_training_is_shown_as_reported():
     training = planned(report).status.training
     assert (training.step, training.last_checkpoint_step, training.checkpoint_error) == (70, 60, "cannot read")
     assert training.last_updated_time == at(195)
+
+
+def test_flags_in_a_script_that_the_command_runs_are_named_as_those_in_the_template_are():
+    found = planned(make_report(*ALL, unused_flags=("--nnodes=8", "--rdzv_id=1")))
+    told = found.status.condition(ConditionType.FLAGS_NOT_USED)
+    assert (told.status, told.reason) == ("True", "SetByOperator")
+    assert told.message.startswith("torchrun was called with --nnodes=8 --rdzv_id=1: not used, take it away")
+    assert "FlagsNotUsed" in [event.reason for event in found.events]
 
 
 def test_what_scripts_with_the_library_tell_is_shown_and_the_loss_is_not():

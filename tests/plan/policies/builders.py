@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elastic_operator.api.policy import PolicySpec
-from elastic_operator.plan.policies import Namespace, Policy, Problem, Resolved
+from elastic_operator.plan.policies.resolve import Namespace, Policy, Problem, Resolved
 
 
 def make_policy(name: str = "a", *, created: float = 0.0, uid: str = "", invalid: str = "", **spec: Any) -> Policy:

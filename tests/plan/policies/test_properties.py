@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.policies import Policy, resolve
+from elastic_operator.plan.policies.resolve import Policy, resolve
 from tests.plan.policies.builders import labelled, make_policy, parents
 
 NAMES = ("a", "b", "c", "d", "e")

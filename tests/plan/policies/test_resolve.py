@@ -1,7 +1,7 @@
 """Who owns which namespace and who is whose parent, and what is told where policies contradict each other."""
 
-from elastic_operator.plan.policies import resolve
-from elastic_operator.plan.team import Quota
+from elastic_operator.plan.facts.team import Quota
+from elastic_operator.plan.policies.resolve import resolve
 from tests.plan.policies.builders import labelled, make_policy, parents, reasons, the_problem
 
 

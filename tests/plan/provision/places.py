@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from elastic_operator.plan.demand import with_members
-from elastic_operator.plan.model import Member
+from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import NOW, make_job, make_members
 
 

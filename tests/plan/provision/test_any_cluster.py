@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from elastic_operator.plan.allocate import Allocator, allocate
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from tests.plan.allocate.worlds import autoscaled
 from tests.plan.provision.places import with_pods_made
 from tests.plan.quota.test_properties import check_limits

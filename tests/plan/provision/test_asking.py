@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import Limit
-from elastic_operator.plan.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import allocate, next_change
 from tests.plan.allocate.world import (
     NOW,
     grants,

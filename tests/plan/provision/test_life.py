@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.api.status import ConditionType, Limit, Retry
-from elastic_operator.plan.demand import demand_of, job_shape, with_members
-from elastic_operator.plan.job import MainContainer, Provisioning
-from elastic_operator.plan.model import Member
-from elastic_operator.plan.observation import seconds
-from elastic_operator.plan.shape import shape_of
-from elastic_operator.plan.team import Flavor
+from elastic_operator.plan.facts.job import MainContainer, Provisioning
+from elastic_operator.plan.facts.pod_shape import shape_of
+from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.demand import demand_of, job_shape, with_members
 from elastic_operator.settings import Settings
 from tests.plan.jobs import (
     START,

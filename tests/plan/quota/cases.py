@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import JobDemand, Node, Request
-from elastic_operator.plan.team import Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod
+from elastic_operator.plan.facts.team import Team
 from tests.plan.allocate.world import NOW, carried_out, make_shape, make_snapshot, notation
 
 PASSES = 12
@@ -37,7 +37,7 @@ def came_out(case: Case) -> dict[str, int | str]:
 
 def make_request(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
     """A foreign pod that waits."""
-    return Request(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
+    return PendingPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
 
 
 def on(node: str, pods: int) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.braking import Tally
-from elastic_operator.plan.model import Brake, Brakes, Taker
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.brakes import Tally
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import on
 

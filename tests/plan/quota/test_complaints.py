@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.model import PodShape
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import PodShape
 from tests.plan.allocate.world import (
     GPU,
     NOW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.plan.allocate import allocate
+from elastic_operator.plan.allocation.allocate import allocate
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team, outcome
 from tests.plan.quota.cases import history, on, sizes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.team import Quota
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.team import Quota
 from elastic_operator.settings import Settings
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import history, on, sizes

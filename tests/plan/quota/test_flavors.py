@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.model import Node, PodShape
-from elastic_operator.plan.team import Flavor, Quota
+from elastic_operator.plan.facts.snapshot import Node, PodShape
+from elastic_operator.plan.facts.team import Flavor, Quota
 from tests.plan.allocate.world import GPU, make_job, make_node, make_shape, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
 

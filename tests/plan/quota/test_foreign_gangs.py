@@ -8,10 +8,10 @@ from itertools import permutations
 
 import pytest
 
-from elastic_operator.plan.allocate import Allocator, allocate
-from elastic_operator.plan.gangs import MOST_PODS
-from elastic_operator.plan.minimum import MOST_NEW_PLACES
-from elastic_operator.plan.model import Brake, Brakes, Taker
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.allocation.gangs import MOST_PODS
+from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
 

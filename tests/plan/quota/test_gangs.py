@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocate import Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -265,6 +265,6 @@ def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_m
     snapshot, allocator = make_snapshot(case.nodes, case.jobs, teams=case.teams), Allocator()
     allocator.allocate(snapshot)
     assert not allocator.unsettled
-    monkeypatch.setattr("elastic_operator.plan.allocate._MOST_TRIES", 1)
+    monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", 1)
     allocator.allocate(snapshot)
     assert allocator.unsettled == {"high"}

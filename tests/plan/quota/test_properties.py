@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocate import Allocator, allocate
-from elastic_operator.plan.braking import taker_of
-from elastic_operator.plan.model import Brakes
+from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.facts.snapshot import Brakes
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
@@ -85,12 +85,12 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
 def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
     allocator = Allocator()
     for brakes in (Brakes(), Brakes(for_one, in_all)):
-        found, table = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._table
-        going = [(uid, owner.team, taker) for uid, owner, taker in table.going()]
+        found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
+        going = [(uid, owner.team, taker) for uid, owner, taker in state.going()]
         assert found.taken == {
             uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.request
         }
-        assert table.tally.in_all == len(found.taken)
+        assert state.tally.in_all == len(found.taken)
 
 
 @given(shared_snapshots(SHAPES), st.data())

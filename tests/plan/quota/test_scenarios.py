@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from elastic_operator.plan.allocate import allocate
-from elastic_operator.plan.fair_share import Claimant, divide
-from elastic_operator.plan.model import JobDemand, Member, Snapshot
-from elastic_operator.plan.team import Quota, Team
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.fair_share import Claimant, divide
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
 from tests.plan.allocate.world import GPU, NOW, carried_out, make_job, make_node, make_shape, make_snapshot
 
 SCENARIOS = json.loads((Path(__file__).parent / "scenarios.json").read_text())

@@ -102,12 +102,34 @@ def test_a_launch_script_that_calls_torchrun_works_as_it_is(tmp_path, preparing,
         job.assert_nothing_left()
 
 
+def test_flags_in_a_launch_script_with_which_pods_would_not_meet_are_told_in_the_masters_status(tmp_path, tree):
+    os.mkfifo(tmp_path / "enough")
+    flags = "--rdzv_backend=c10d --rdzv_endpoint=192.0.0.1:1234 --max_restarts=3"
+    (tmp_path / "launch.sh").write_text(f"torchrun {flags} {SCRIPTS / 'train.py'} $1 --epochs 3\n")
+    command = ["--command", "--", "sh", str(tmp_path / "launch.sh"), str(tmp_path)]
+    with LocalJob(tmp_path, tree=tree, fewest=1, command=command) as job:
+        job.start(0)
+        told = job.wait("the flags", lambda: job.status().get("unusedFlags"))
+        assert told == ["--rdzv_endpoint=192.0.0.1:1234"]
+        (tmp_path / "enough").write_text("")
+        assert job.wait_code(job.pods[0]) == 0, job.report()
+
+
 @FAKE_TORCH
 def test_a_command_that_never_calls_torchrun_is_told_so(tmp_path, tree):
     with LocalJob(tmp_path, tree=tree, fewest=1, command=["--command", "--", "true"]) as job:
         job.start(0)
         assert job.wait_code(job.pods[0]) == contract.EXIT_DO_NOT_RETRY
         assert "without calling torchrun" in job.pods[0].said()
+
+
+@FAKE_TORCH
+def test_a_program_that_is_not_in_the_image_is_told_in_one_line(tmp_path, tree):
+    with LocalJob(tmp_path, tree=tree, fewest=1, command=["--command", "--", "no-such-program"]) as job:
+        job.start(0)
+        assert job.wait_code(job.pods[0]) == contract.EXIT_DO_NOT_RETRY
+        assert "no-such-program: there is no such program in the image" in job.pods[0].said()
+        assert "Traceback" not in job.pods[0].said()
 
 
 @FAKE_TORCH

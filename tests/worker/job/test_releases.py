@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from elastic_operator.loop import said
+from elastic_operator.pods import launcher_wire as said
 from tests.worker.job.exactly_once import STEPS, LibraryJob
 from tests.worker.job.local import SCRIPTS, LocalJob
 from tests.worker.job.pod import WORKER

@@ -21,7 +21,7 @@ OF_PYTHON = {"_asdict", "_current_frames", "_exit", "_run_module_as_main", "_pro
     "_pid",
 }
 OF_LIGHTNING = {"_combined_loader", "_data_fetcher"}
-"""A known limit, with the version they were tried with (ARCHITECTURE.md)."""
+"""A known limit, with the version they were tried with (docs/limits.md)."""
 NAMED_IN_FILES = PACKAGE / "library" / "checkpoint_values.py"
 """Has names that may stand in a checkpoint, and uses none that does not."""
 

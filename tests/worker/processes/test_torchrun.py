@@ -41,6 +41,36 @@ def test_a_command_line_is_understood(line, program, nproc, ignored):
     assert all(len(why.split()) > 3 for _, why in found.ignored)
 
 
+OWN = {
+    "PET_NNODES": "1:3",
+    "PET_RDZV_ENDPOINT": "10.96.0.7:29500",
+    "PET_RDZV_ID": "toy-1",
+    "MASTER_ADDR": "10.96.0.7",
+    "MASTER_PORT": "29500",
+    "WORLD_SIZE": "3",
+    "ELASTIC_POD_RANK": "2",
+    "MAX_RESTARTS": "7",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "unfollowed", "ignored"),
+    [
+        ("--nnodes=1:3 --rdzv_backend=c10d --rdzv_endpoint=10.96.0.7:29500 --rdzv_id toy-1 t.py", [], []),
+        ("--nnodes=3 --node_rank=2 --master_addr=10.96.0.7 --master_port=29500 t.py", [], []),
+        ("--nnodes=2 --rdzv_endpoint=there:29500 t.py", ["--nnodes=2", "--rdzv_endpoint=there:29500"], []),
+        ("--standalone --rdzv_backend=etcd t.py", ["--rdzv_backend=etcd", "--standalone"], []),
+        ("--max_restarts=7 -r 3 --rdzv_id= t.py", ["--rdzv_id="], ["--max_restarts=7", "-r 3"]),
+        (f"--rdzv_id={'x' * 200} t.py", [f"--rdzv_id={'x' * 90}"], None),
+    ],
+)
+def test_a_flag_that_says_what_the_pods_own_variable_says_is_followed(line, unfollowed, ignored):
+    found = torchrun.parse(line.split(), own=OWN)
+    assert list(found.unfollowed) == unfollowed
+    if ignored is not None:
+        assert sorted(flag for flag, _ in found.ignored) == sorted([*unfollowed, *ignored])
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

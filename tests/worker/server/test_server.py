@@ -50,6 +50,12 @@ async def test_each_page_has_its_content():
         assert (await get(served, "/"))[0] == 404
 
 
+async def test_a_word_that_is_no_text_does_not_silence_the_status():
+    async with serving(status=lambda: {**STATUS, "unusedFlags": ["--rdzv_id=\udcff"]}) as served:
+        code, body = await get(served, "/status")
+        assert (code, json.loads(body)["unusedFlags"]) == (200, ["--rdzv_id=?"])
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [

@@ -51,12 +51,15 @@ class Command:
         self._called = False
 
     async def run(self) -> Ending:
-        """Run the command to its own end; returns how the pod ends then. Raises OSError if it cannot be run."""
+        """Run the command to its own end; returns how the pod ends then."""
         server = asyncio.ensure_future(standin.serve(self._socket, self._on_run))
         looking = asyncio.ensure_future(self._look())
         try:
             await asyncio.sleep(0)
-            self._process = self._children.adopt(self._start())
+            try:
+                self._process = self._children.adopt(self._start())
+            except OSError as error:
+                return Ending(contract.EXIT_DO_NOT_RETRY, f"the container's command cannot be run: {error}")
             ended = asyncio.ensure_future(self._process.wait())
             await asyncio.wait({server, ended, looking}, return_when=asyncio.FIRST_COMPLETED)
             if server.done():
@@ -73,13 +76,19 @@ class Command:
         return self._judge(code)
 
     async def _look(self) -> str:
-        """Wait for a training process that the command starts by itself; returns what is wrong with it (140)."""
+        """Wait for a training process that the command starts by itself; returns what is wrong with it (140).
+
+        The command goes on where its processes cannot be looked at: that it has called no torchrun is told at its end.
+        """
         loop = asyncio.get_running_loop()
-        while not self._called:
-            await asyncio.sleep(LOOK_SECONDS)
-            fault = await loop.run_in_executor(None, stray_training.find_fault, self._environ)
-            if fault and not self._called:
-                return fault
+        try:
+            while not self._called:
+                await asyncio.sleep(LOOK_SECONDS)
+                fault = await loop.run_in_executor(None, stray_training.find_fault, self._environ)
+                if fault and not self._called:
+                    return fault
+        except Exception:
+            log.exception("the processes of the container's command cannot be looked at")
         never: asyncio.Future[str] = loop.create_future()
         return await never
 

@@ -95,6 +95,8 @@ class Launcher:
         self._preparation = Preparation(self._group, lambda why: self._end_with(Ending(1, why)))
         self._membership.on_coordinator = self._trainees.set_coordinator
         self._save = False
+        self._unused_flags: tuple[str, ...] = ()
+        """Of a command's torchrun. Those in `args` are read by the operator itself."""
         self._command: Command | None = None
         if given.is_command:
             self._command = Command(
@@ -164,9 +166,9 @@ class Launcher:
 
     # -- getting warm -------------------------------------------------------------------------------------------------
 
-    def _take_words(self, words: Any) -> None:
+    def _take_words(self, words: Any) -> torchrun.Torchrun:
         """Set the program and the number of processes from torchrun's command line. Raises torchrun.UsageError."""
-        parsed = torchrun.parse(list(words))
+        parsed = torchrun.parse(list(words), own=self.environ)
         for flag, why in parsed.ignored:
             log.info("%s is not used: %s", flag, why)
         self._group.program = parsed.program
@@ -175,12 +177,13 @@ class Launcher:
             self._group.size = parsed.nproc
         elif parsed.nproc is not None:
             log.info("--nproc-per-node=%s is not used: the pod has %d processes", parsed.nproc, self._group.size)
+        return parsed
 
     async def _take_program(self, request: Run) -> None:
         """Take the program of a command's call of torchrun. The python that called it then runs the script."""
         if request.python is not None and tuple(request.python.version) < contract.OLDEST_PYTHON:
             raise torchrun.UsageError(_too_old(request.python))
-        self._take_words(request.argv)
+        self._unused_flags = self._take_words(request.argv).unfollowed
         self._group.directory, self._group.environ = request.directory, request.environ
         another = request.python if request.python is not None and not standin.is_ours(request.python) else None
         self._starter.expect(request.environ, python=another.executable if another is not None else "")
@@ -377,6 +380,8 @@ class Launcher:
             "warm": self._starter.warm,
             "problem": self._starter.problem,
         }
+        if self._unused_flags:
+            own["unusedFlags"] = self._unused_flags
         if self._watch is not None:
             own["checkpoints"] = self._watch.completed
         if self._coordinator_status:

@@ -130,7 +130,9 @@ def _bounded(status: Mapping[str, Any]) -> bytes:
 
 
 def _encode(status: Mapping[str, Any]) -> bytes:
-    return json.dumps(status, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    # Command lines and names of files may hold bytes that are no text.
+    text = json.dumps(status, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="replace") + b"\n"
 
 
 async def _read_away(reader: asyncio.StreamReader) -> None:

@@ -158,9 +158,9 @@ class Checkpoints:
                     self.last_step = step
                     return Found(path, step, manifest.meta, (manifest.order.epoch, manifest.order.generation))
                 refused.append(f"{path.name}: {manifest}")
-                self._tell(path, str(manifest))
+                self._log_once(path, str(manifest))
             for _, path in self._folder.leftovers():
-                self._tell(path, "it was not written to its end")
+                self._log_once(path, "it was not written to its end")
             if self._folder.has_latest() and not refused:
                 refused.append("the file `latest` names one that does not exist any more")
         except OSError as error:
@@ -187,7 +187,7 @@ class Checkpoints:
             raise
         except Exception as error:
             raise CheckpointError(
-                f"checkpoint {found.path} cannot be loaded{_by_other_torch(found.path)}: {_said(error)}"
+                f"checkpoint {found.path} cannot be loaded{_by_other_torch(found.path)}: {_text_of(error)}"
             ) from error
 
     def _save_alone(self, attempt: SaveAttempt, state: Any, began: float) -> None:
@@ -230,7 +230,7 @@ class Checkpoints:
             self._thread.join()
             self._thread = None
 
-    def _tell(self, path: Path, why: str) -> None:
+    def _log_once(self, path: Path, why: str) -> None:
         if (path.name, why) not in self._logged:
             self._logged.add((path.name, why))
             logger.warning("checkpoint %s passed over reason=%s", path, why)
@@ -287,7 +287,7 @@ def _by_other_torch(path: Path) -> str:
     return "" if wrote == reads else f" (torch {wrote} wrote it, this is torch {reads})"
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) if isinstance(error, (CheckpointStateError, OSError)) else repr(error)
 
 

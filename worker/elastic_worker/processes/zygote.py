@@ -47,7 +47,7 @@ def serve(path: Path) -> ticket.Ticket:
             os._exit(0)
         request = Fork.from_json(json.loads(data))
         if _fork(request, control):
-            return _settle(config, request, control, descriptors)
+            return _set_up(config, request, control, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -98,7 +98,7 @@ def _fork(request: Fork, control: socket.socket) -> bool:
     return True
 
 
-def _settle(config: ParentConfig, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
+def _set_up(config: ParentConfig, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
     """In the new process: read the ticket, report to the launcher, take over stdout and stderr."""
     linux.attach(config.launcher)
     try:

@@ -1,0 +1,99 @@
+"""Puts a leader's loop together from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.loop.act import Actor
+from elastic_operator.loop.asking import Asker
+from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.dispatch import Dispatcher
+from elastic_operator.loop.making_way import MakingWay
+from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.reconciler import Reconciler
+from elastic_operator.loop.trials import Trials
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.record import Planned
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.status_times import StatusTimes
+from elastic_operator.settings import Settings
+
+
+def make_controller(
+    *,
+    stores: Stores,
+    ledger: Ledger,
+    actor: Actor,
+    logs: FailureLogs,
+    settings: Settings,
+    metrics: Metrics,
+    clock: ServerClock,
+    times: StatusTimes,
+    reclaimer: Reclaimer,
+    progress: Progress,
+    fresh: Callable[[], bool],
+    planned: Callable[[Planned], None] = lambda _: None,
+    decided: Callable[[Decisions], None] = lambda _: None,
+) -> Controller:
+    """A controller with everything that it needs.
+
+    Args:
+        fresh: Whether the stores can be trusted to create pods.
+        planned: Called with each plan that is made.
+        decided: Called at the end of each pass with what it came to.
+    """
+    awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
+    reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=bulkhead, unkept=actor.unkept)
+    reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
+    reclaimer.grace_ceiling = reader.grace_ceiling
+    survivors, planner = SurvivorLogs(logs, now=clock.time), Planner(metrics.allocate.time)
+
+    def decide_again(uid: str) -> None:
+        reconciler.decide_again(uid)
+
+    def worked(uid: str) -> None:
+        bulkhead.worked(uid)
+        trials.made(uid)
+
+    trials = Trials(
+        Asker(actor.session, stores, actor.build).ask,
+        lambda job, error, needed: reconciler.refused(job, error, needed),
+        again=decide_again,
+    )
+    dispatcher = Dispatcher(
+        actor=actor,
+        reader=reader,
+        ledger=ledger,
+        troubles=troubles,
+        metrics=metrics,
+        unkept=actor.unkept,
+        fresh=fresh,
+        done=decide_again,
+        failed=lambda uid, error: reconciler.set_aside(uid, error),
+        worked=worked,
+        refused=trials.were_refused,
+    )
+    world = StoredWorld(reader, logs, troubles, progress.report, progress.heard, survivors.group, trials.may_take)
+    reconciler = Reconciler(
+        planner,
+        world,
+        dispatcher,
+        MakingWay(trials, reclaimer, stores.pods, logs.reads),
+        progress=progress,
+        survivors=survivors,
+        wake=awake.set,
+        planned=planned,
+    )
+    return Controller(
+        world, planner, reconciler, reclaimer, trials, metrics=metrics, clock=clock, awake=awake, decided=decided
+    )

@@ -1,0 +1,223 @@
+"""Makes the plan of each job and starts on it, and says why a job is not bigger.
+
+Thousands of jobs may change at once: plans are made for some jobs in each pass, for the others in the next ones, which
+follow at once. Why a job is not bigger depends on all the others, and so may read otherwise after any change. That is
+said in turn, a few jobs at a time: nobody waits for it, and the API server must not be flooded with it (24).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.refusal import pod_blocked
+from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_operator.build.names import service_name
+from elastic_operator.cluster.errors import PodRefused
+from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
+from elastic_operator.loop.making_way import MakingWay
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Event, Route
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Observed, Planner
+from elastic_operator.plan.record import Planned
+from elastic_operator.pods.launcher_client import Progress, target_of
+from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.read.jobs import drop_absent
+
+log = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 120.0
+"""Every job is decided on again at least this often, whatever the watches say."""
+WORDING_SECONDS = 0.5
+WORDING_BATCH = 10
+"""So many jobs get a new word on why they are not bigger, every so many seconds."""
+MOST_PLANS = 500
+"""So many plans are made in a pass; the next one, which follows at once, goes on."""
+
+
+class Reconciler:
+    """Has each job's plan carried out.
+
+    Args:
+        wake: Called when another pass is needed.
+        planned: Called with each plan that was made.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        world: StoredWorld,
+        dispatcher: Dispatcher,
+        making_way: MakingWay,
+        *,
+        progress: Progress,
+        survivors: SurvivorLogs,
+        wake: Callable[[], None],
+        planned: Callable[[Planned], None],
+    ) -> None:
+        self._planner, self._world, self.dispatcher, self.making_way = planner, world, dispatcher, making_way
+        self._stores, self._bulkhead = world.reader.stores, world.reader.bulkhead
+        self._progress, self._survivors = progress, survivors
+        self._wake, self._planned = wake, planned
+        self.behind: dict[str, None] = {}
+        """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
+        self._unsaid: dict[str, None] = {}
+        self._say_at = 0.0
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(self._unsaid, present)
+        self.dispatcher.keep_only(present)
+        self._progress.keep_only(present)
+        self._survivors.keep_only(present)
+
+    async def stop(self) -> None:
+        """Cancel the plans under way, and what else is done for jobs."""
+        await self.dispatcher.stop()
+        await self._progress.stop()
+        await self._survivors.stop()
+
+    def next_due(self, now: float) -> float:
+        """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
+        due = now if self.behind else self._planner.next_due()
+        return min(due, self._say_at if self._unsaid else inf)
+
+    # -- what becomes of plans -----------------------------------------------------------------------------------------
+
+    def decide_again(self, uid: str) -> None:
+        """What was to be done for a job is done, or has failed."""
+        self._planner.forget_plan(uid)
+        self._wake()
+
+    def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
+        """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
+        if needed:
+            self.dispatcher.note(job, error)
+            return
+        text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
+        self.dispatcher.actor.tell(job, [Event("ScaleUpBlocked", text, "Warning")])
+
+    def set_aside(self, uid: str, error: Exception) -> Observation | None:
+        """That job has raised at what it was given. Returns how it is observed meanwhile; None if it is gone."""
+        return self._planner.set_aside(self._world, uid, error, given=True)
+
+    # -- plans ---------------------------------------------------------------------------------------------------------
+
+    def plan_all(self, observed: Observed, allocation: Allocation, now: float) -> None:
+        """Make the plans that are not made yet, as many as one pass has time for.
+
+        The next pass follows at once for those that are left and can be started on. A job whose status is not written
+        yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
+        """
+        waiting = [uid for uid in self.behind if uid in observed.obs]
+        uids, made = iter(dict.fromkeys((*waiting, *observed.obs))), 0
+        while made < MOST_PLANS and (uid := next(uids, None)) is not None:
+            made += self._plan_or_set_aside(observed.obs[uid], allocation, now)
+        self.behind = dict.fromkeys(uid for uid in uids if not self.dispatcher.holds_back(uid))
+
+    def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
+        """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""
+        try:
+            if self._planner.is_planned(obs, allocation, time.monotonic()):
+                return False
+            if not obs.job.fault:
+                self._plan(obs, allocation, now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            aside = self.set_aside(obs.job.uid, error)
+            assert aside is not None, "a pass awaits nothing, so the job is still there"
+            obs = aside
+        if obs.job.fault:
+            self._leave_aside(obs, allocation, now)
+        return True
+
+    def _leave_aside(self, obs: Observation, allocation: Allocation, now: float) -> None:
+        """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
+        job, body = obs.job, self._stores.jobs.get(obs.job.uid)
+        assert body is not None, "a pass awaits nothing, so the job is still there"
+        try:
+            share = allocation.share(job.uid) if job.uid in allocation else None
+            held = self.making_way.held(job.uid)
+            plan = self._planner.plan_aside(job, held.share(share) if share is not None else None, now)
+            waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
+            fault = self._bulkhead.fault(job.uid, job.generation)
+            silent = fault is not None and fault.silent
+            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
+                before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
+                wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
+            status = plan.status
+        except Exception:
+            log.exception("job=%s cannot even be left aside in good order", job.key)
+            share, wait, status = None, RESYNC_SECONDS, job.status
+        self._note(Planned(obs, share, time.monotonic() + wait, status))
+
+    def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
+        """Make the job's plan and start on it."""
+        job = obs.job
+        grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
+        if grant is not None:
+            grant = held.grant(grant, obs.status.target_replicas)
+        plan = self._planner.plan(obs, grant, now)
+        plan = replace(plan, route=self._changed_route(job, plan.route))
+        body = self._stores.jobs.get(job.uid)
+        assert body is not None, "a pass awaits nothing, so the job is still there"
+        goes = grant is not None and (bool(grant.release) or not held.pods)
+        before = self.making_way.before(job.uid, plan) if goes else (lambda: None)
+        wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
+        again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
+        share = allocation.share(job.uid) if grant else None
+        self._note(Planned(obs, share, time.monotonic() + again, plan.status))
+        self._progress.follow(job.uid, target_of(obs, plan, now))
+        self._survivors.follow(job.uid, job.namespace, obs.asked)
+
+    def _note(self, planned: Planned) -> None:
+        """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
+        self._planner.note(planned)
+        self._unsaid.pop(planned.obs.job.uid, None)
+        try:
+            self._planned(planned)
+        except Exception:  # metrics of one job stop no pass
+            log.exception("job=%s cannot be shown", planned.obs.job.key)
+
+    def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
+        """The route, if there is a Service and it does not lead there yet."""
+        name = service_name(job.name)
+        if wanted is None or self._stores.services.named(name, job.namespace) is None:
+            return None
+        known = self._stores.slices.named(name, job.namespace)
+        addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
+        return None if "".join(addresses[:1]) == wanted.address else wanted
+
+    # -- why a job is not bigger ---------------------------------------------------------------------------------------
+
+    def say_later(self, uids: Iterable[str]) -> None:
+        """The answers for these jobs may read otherwise now."""
+        self._unsaid |= dict.fromkeys(uids)
+
+    def say_why(self, observed: Observed, allocation: Allocation, now: float) -> None:
+        """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too."""
+        if not self._unsaid or time.monotonic() < self._say_at:
+            return
+        self._say_at = time.monotonic() + WORDING_SECONDS
+        for uid in list(self._unsaid)[:WORDING_BATCH]:
+            del self._unsaid[uid]
+            known = self._planner.planned(uid)
+            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
+                continue
+            if uid not in allocation or self.dispatcher.busy(uid):
+                continue
+            try:
+                self._say_why_one(known.obs, allocation, now)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+                self.set_aside(uid, error)
+                self._wake()
+
+    def _say_why_one(self, obs: Observation, allocation: Allocation, now: float) -> None:
+        told, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
+        if told is None or (told.reason, told.message) != (grant.limit, grant.message):
+            self._plan(obs, allocation, now)

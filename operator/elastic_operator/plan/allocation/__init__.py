@@ -1,0 +1,3 @@
+"""Decides for all jobs at once: how many pods each gets and on which nodes, which pods go, and why a job is
+not bigger.
+"""

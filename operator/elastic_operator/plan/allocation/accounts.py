@@ -1,0 +1,277 @@
+"""The accounts of all teams in one pass: what a team uses of a flavor, its guarantee, its limit and its fair share.
+
+Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
+it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
+`used` counts every GPU that a bound pod holds or a planned pod will hold. Pods of ours that leave count in `leaving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from math import inf
+
+from elastic_operator.plan.allocation.board import Board
+from elastic_operator.plan.allocation.fair_share import Claimant, divide
+from elastic_operator.plan.facts.snapshot import Node, Snapshot
+from elastic_operator.plan.facts.team import Quota, Team
+
+UNLIMITED = 1 << 60
+
+
+class Tier(IntEnum):
+    """The right by which a team may use GPUs. The stronger right is served first (32)."""
+
+    GUARANTEED = 0
+    FAIR = 1
+    BORROWED = 2
+
+
+class Account:
+    """One team's book for one flavor, in GPUs.
+
+    `used` is what the team uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is
+    on its way out already. `held` is the part of `used` that is only held for a job that has waited too long (37).
+    `asked` is what pods will use for which new nodes are asked for: it counts under limits only (49). `fixed` cannot be
+    taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not our jobs'.
+    `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants, `share` its
+    fair share. `path` leads from this account to the top; `outward` is the part of the path that other teams judge it
+    by (111).
+    """
+
+    __slots__ = (
+        "apart_from",
+        "asked",
+        "children",
+        "fixed",
+        "flavor",
+        "foreign",
+        "guaranteed",
+        "held",
+        "leaving",
+        "limit",
+        "outward",
+        "parent",
+        "path",
+        "quota",
+        "requested",
+        "share",
+        "team",
+        "used",
+        "used_now",
+        "wanted",
+    )
+
+    def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
+        self.team, self.flavor = team, flavor
+        self.quota = team.quotas.get(flavor, Quota())
+        self.guaranteed = self.quota.guaranteed
+        self.limit = UNLIMITED if self.quota.limit is None else self.quota.limit
+        self.parent = parent
+        self.children: list[Account] = []
+        if parent:
+            parent.children.append(self)
+        self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.outward = self.path[1:] if parent and not team.has_policy else self.path
+        self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
+        self.used = self.used_now = self.leaving = self.held = self.asked = self.fixed = self.foreign = 0
+        self.wanted = self.requested = self.share = 0
+
+    def charge(self, gpus: int, *, fixed: bool = False) -> None:
+        """Count that many GPUs more (or less) as used, here and in all accounts above."""
+        for account in self.path:
+            account.used += gpus
+            if fixed:
+                account.fixed += gpus
+
+    def tier(self, need: int) -> Tier:
+        """The right by which it may use `need` more, as other teams see it: the weakest right on the path."""
+        tier = Tier.GUARANTEED
+        for account in self.outward:
+            after = account.used + need
+            if after > account.share and after > account.guaranteed:
+                return Tier.BORROWED
+            if after > account.guaranteed:
+                tier = Tier.FAIR
+        return tier
+
+    @property
+    def foreign_below(self) -> int:
+        """GPUs of pods that are not our jobs', here and in all accounts below."""
+        return self.foreign + sum(child.foreign_below for child in self.children)
+
+
+def saturation(used: int, share: int) -> float:
+    """Use relative to a fair share; infinite for a team without a share."""
+    return used / share if share > 0 else inf
+
+
+def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Account, ...]]:
+    """Both paths, from the children of the lowest common ancestor down to the two accounts; empty for the same account.
+
+    Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
+    """
+    known = one.apart_from.get(other)
+    if known is None:
+        siblings = one.parent is other.parent
+        ours, theirs = (one.path[::-1], other.path[::-1]) if siblings else (one.outward[::-1], other.outward[::-1])
+        common = 0
+        while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
+            common += 1
+        known = one.apart_from[other] = ours[common:], theirs[common:]
+    return known
+
+
+class Accounts:
+    """The accounts of all teams, and the number of GPUs of each flavor."""
+
+    def __init__(self, snapshot: Snapshot, board: Board) -> None:
+        self._teams = {team.name: team for team in snapshot.teams}
+        self._team_of, self._default = snapshot.team_of, snapshot.default_team
+        self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
+        self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
+        self._lends_all = {
+            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in (*snapshot.teams, self._default))
+            for name in self._flavors
+        }
+        self._by_namespace: dict[tuple[str, str], Account] = {}
+        self.capacity = dict.fromkeys(self._flavors, 0)
+        self.flavor_of = self._find_flavors(snapshot, board)
+        for team in snapshot.teams:
+            for flavor in self._flavors:
+                self._account(team.name, flavor)
+        self._without_jobs = dict(self.capacity)
+        for number, node in enumerate(board.nodes):
+            self._count_node(number, node, is_open=number in board.open_set, sign=+1)
+
+    def of(self, namespace: str, flavor: str) -> Account:
+        """The account that pods of that namespace are charged to."""
+        key = (namespace, flavor)
+        if key not in self._by_namespace:
+            self._by_namespace[key] = self._account(self.team_of(namespace), flavor)
+        return self._by_namespace[key]
+
+    def team_of(self, namespace: str) -> str:
+        """The name of the team that the namespace belongs to."""
+        team = self._team_of.get(namespace, "")
+        return team if team in self._teams else f"namespace {namespace}"
+
+    def all(self, flavor: str) -> list[Account]:
+        """Every account of that flavor."""
+        return list(self._known[flavor].values())
+
+    def tops(self, flavor: str) -> list[Account]:
+        """The accounts of that flavor without a parent."""
+        return [account for account in self._known[flavor].values() if account.parent is None]
+
+    def _account(self, name: str, flavor: str) -> Account:
+        known = self._known[flavor].get(name)
+        if known is None:
+            team = self._teams.get(name) or replace(self._default, name=name)
+            parent = self._account(team.parent, flavor) if team.parent in self._teams else None
+            known = self._known[flavor][name] = Account(team, flavor, parent)
+        return known
+
+    def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
+        """For each node, the flavor of each of its GPU resources."""
+        by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
+        found = []
+        for node in board.nodes:
+            covered = tuple(flavor.covers(node.labels) for flavor in snapshot.flavors)
+            if covered not in by_labels:
+                here = [flavor for flavor, yes in zip(snapshot.flavors, covered, strict=True) if yes]
+                by_labels[covered] = {resource: flavor.name for flavor in here for resource in flavor.resources}
+            found.append(by_labels[covered])
+        return found
+
+    def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
+        """Count the node's capacity, and what pods that are not our members use there.
+
+        Of a node that takes no new pods only what is used counts as capacity (35); `AllocationState.divide` adds our
+        members.
+        """
+        for resource, flavor in self.flavor_of[number].items():
+            self._without_jobs[flavor] += sign * node.allocatable.get(resource, 0) if is_open else 0
+            for namespace, held in node.used_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    account = self.of(namespace, flavor)
+                    account.charge(gpus, fixed=True)
+                    account.foreign += gpus
+                    self._without_jobs[flavor] += 0 if is_open else gpus
+            for namespace, held in node.leaving_by.items():
+                if gpus := sign * held.get(resource, 0):
+                    for account in self.of(namespace, flavor).path:
+                        account.leaving += gpus
+
+    def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
+        """Count a node anew of which only the use has changed."""
+        self._count_node(number, before, is_open=is_open, sign=-1)
+        self._count_node(number, after, is_open=is_open, sign=+1)
+
+    def note_use(self) -> None:
+        """Record what is used now, before anything is decided."""
+        for account in self._everybody():
+            account.used_now = account.used + account.leaving
+
+    def begin_division(self) -> None:
+        """Set `capacity` and `requested` to the parts that do not depend on our jobs' places."""
+        self.capacity = dict(self._without_jobs)
+        for account in self._everybody():
+            account.requested = account.foreign + account.wanted
+
+    def divide(self) -> None:
+        """Compute the fair shares from `capacity` and the `requested` of accounts without children (31)."""
+        for flavor in self._flavors:
+            tops = self.tops(flavor)
+            _sum_up(tops)
+            _divide(self.capacity[flavor], tops)
+
+    def may_borrow(self, account: Account, need: int) -> bool:
+        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more are used
+        here.
+        """
+        if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
+            return True
+        promised = sum(_promised(top, account.path, need) for top in self.tops(account.flavor))
+        return promised <= self.capacity[account.flavor]
+
+    def _everybody(self) -> Iterator[Account]:
+        return (account for accounts in self._known.values() for account in accounts.values())
+
+
+def _promised(account: Account, path: Sequence[Account], more: int) -> int:
+    """The larger of GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
+    kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
+    used = account.used + (more if account in path else 0)
+    return max(used, kept, sum(_promised(child, path, more) for child in account.children))
+
+
+def _sum_up(accounts: Iterable[Account]) -> None:
+    for account in accounts:
+        if account.children:
+            _sum_up(account.children)
+            account.requested = sum(min(child.requested, child.limit) for child in account.children)
+
+
+def _divide(total: int, accounts: Sequence[Account]) -> None:
+    shares, _ = divide(total, [_claimant(account) for account in accounts])
+    for account in accounts:
+        account.share = shares[account.team.name]
+        if account.children:
+            _divide(account.share, account.children)
+
+
+def _claimant(account: Account) -> Claimant:
+    quota, team = account.quota, account.team
+    idle = quota.guaranteed - min(quota.guaranteed, account.requested)
+    return Claimant(
+        name=team.name,
+        requested=account.requested,
+        guaranteed=quota.guaranteed,
+        limit=quota.limit,
+        weight=quota.weight,
+        priority=team.priority,
+        created=team.created,
+        kept_back=max(0, idle - quota.lend_limit) if quota.lend_limit is not None else 0,
+    )

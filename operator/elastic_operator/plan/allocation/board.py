@@ -1,0 +1,243 @@
+"""What is free on each node while a pass is decided, now and soon.
+
+*Soon* is what is free when everything that leaves has left; every placement must fit there. *Now* is what is free
+already; a placement that fits there too is ready. Every change can be undone, so plans are tried out and dropped. Other
+modules decide which pods are placed here and which must go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from elastic_operator.plan.allocation.fit import collide, is_open, misfit
+from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Resources
+
+_FEW_HOSTS = 16
+"""Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
+
+
+class Spot(NamedTuple):
+    """A place for one pod: the node's number, and whether its room is free now."""
+
+    node: int
+    ready: bool
+
+
+class Board:
+    """Nodes by number, in the order of their names, and what is free on them."""
+
+    def __init__(self, nodes: Iterable[Node], gpu_resources: Sequence[str], journal: Journal) -> None:
+        self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
+        self.number = {node.name: i for i, node in enumerate(self.nodes)}
+        self.gpu_resources = tuple(gpu_resources)
+        self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
+        self.open_set = frozenset(self.open)
+        self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
+        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
+        self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
+        self._gpus = [self._count_gpus(room.free) for room in self._soon]
+        self._by_gpus: dict[int, list[int]] = {}
+        for i in self.open:
+            self._by_gpus.setdefault(self._gpus[i], []).append(i)
+        self._asks: dict[object, PodRequirements] = {}
+        self._ask_of: dict[int, tuple[PodShape, PodRequirements]] = {}
+        self._hosts: dict[object, tuple[int, ...]] = {}
+        self._journal = journal
+        self._too_many: Mapping[PodRequirements, int] = {}
+        """Replaced, never changed: undoing a change brings back what was known before it."""
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def ask(self, shape: PodShape) -> PodRequirements:
+        """The requirements of `shape`; equal shapes have the same object."""
+        known = self._ask_of.get(id(shape))
+        if known is None:
+            known = self._ask_of[id(shape)] = shape, self._ask(shape)
+        return known[1]
+
+    def _ask(self, shape: PodShape) -> PodRequirements:
+        where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
+        key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
+        if key not in self._asks:
+            if where not in self._hosts:
+                self._hosts[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
+            hosts = self._hosts[where]
+            needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
+            gpus = sum(shape.requests.get(name, 0) for name in self.gpu_resources)
+            scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
+            self._asks[key] = PodRequirements(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
+        return self._asks[key]
+
+    def free_soon(self, node: int) -> Mapping[str, int]:
+        """What is free on the node once everything that leaves has left."""
+        return self._soon[node].free
+
+    def free_gpus(self, node: int) -> int:
+        """GPUs that are free on the node once everything that leaves has left."""
+        return self._gpus[node]
+
+    def ports_soon(self, node: int) -> Collection[HostPort]:
+        """The host ports in use on the node once everything that leaves has left."""
+        return self._soon[node].ports
+
+    def fits(self, ask: PodRequirements, node: int) -> bool:
+        """Whether one more such pod has room on the node soon."""
+        return node in ask.host_set and self._soon[node].fits(ask)
+
+    def fits_load(self, requests: Resources, ports: Collection[HostPort], node: int) -> bool:
+        """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
+        room = self._soon[node]
+        free = room.free
+        return all(free.get(name, 0) >= n for name, n in requests.items() if n > 0) and not collide(ports, room.ports)
+
+    def fits_without(
+        self, ask: PodRequirements, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]
+    ) -> bool:
+        """Whether one more such pod would have room on the node if these loads went."""
+        if node not in ask.host_set:
+            return False
+        room = self._soon[node]
+        after = FreeResources(dict(room.free), room.ports)
+        for requests, ports in going:
+            after.give(requests, ports)
+        return after.fits(ask)
+
+    def find(self, ask: PodRequirements, near: Collection[int] = ()) -> Spot | None:
+        """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+        soon = None
+        for node in self._in_order(ask, near):
+            if self._soon[node].fits(ask):
+                if self._now[node].fits(ask):
+                    return Spot(node, ready=True)
+                soon = node if soon is None else soon
+        return None if soon is None else Spot(soon, ready=False)
+
+    def _in_order(self, ask: PodRequirements, near: Collection[int]) -> Iterator[int]:
+        """Nodes that may have room for such a pod, best first."""
+        name, need = ask.scarce
+        roomy = [i for i in near if i in ask.host_set and self._soon[i].free.get(name, 0) >= need]
+        yield from sorted(roomy, key=self._preference)
+        if len(ask.hosts) <= _FEW_HOSTS:
+            yield from sorted((i for i in ask.hosts if i not in near), key=self._preference)
+            return
+        for gpus in sorted(self._by_gpus):
+            if gpus >= ask.gpus or not ask.gpus:
+                yield from (i for i in self._by_gpus[gpus] if i in ask.host_set and i not in near)
+
+    def _preference(self, node: int) -> tuple[int, int]:
+        return self._gpus[node], node
+
+    def spots(self, ask: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
+        """All places for one such pod, best first."""
+        fitting = [i for i in self._in_order(ask, near) if self._soon[i].fits(ask)]
+        found = [Spot(i, ready=self._now[i].fits(ask)) for i in fitting]
+        return sorted(found, key=lambda spot: not spot.ready)
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def has_same_nodes(self, nodes: Sequence[Node]) -> bool:
+        """Whether these are the nodes of this board, but for what is used on them."""
+        return len(nodes) == len(self.nodes) and all(
+            one.name in self.number and _same_but_use(one, self.nodes[self.number[one.name]]) for one in nodes
+        )
+
+    def renew(self, nodes: Iterable[Node]) -> Iterator[tuple[int, Node, Node]]:
+        """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
+        changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
+        if changed:
+            self._too_many = {}
+            known = list(self.nodes)
+            for number, after in changed:
+                before, known[number] = known[number], after
+                self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
+                old, new = (before.used, before.leaving), (after.used, after.leaving)
+                self._now[number].replace(old, before.used_ports, new, after.used_ports)
+                self._reindex(number)
+                yield number, before, after
+            self.nodes = tuple(known)
+
+    def settle(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
+        """Count loads that are on the node from the start. This cannot be undone."""
+        total = total_of(requests for requests, _ in loads)
+        ports = [port for _, taken in loads for port in taken]
+        self._change(total, ports, node, True, -1, self._too_many)
+
+    def unsettle(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
+        """Stop counting a load that was on the node from the start. This cannot be undone."""
+        self._change(requests, ports, node, True, +1, {})
+
+    def hold(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
+        """Count a load on the node; with `now`, it also uses what is free already."""
+        load, known = (requests, ports, node, now), self._too_many
+        self._journal.do(partial(self._change, *load, -1, known), undo=partial(self._change, *load, +1, known))
+
+    def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
+        """Count a load on the node as leaving; with `now`, as if it had not been there."""
+        load, known = (requests, ports, node, now), self._too_many
+        self._journal.do(partial(self._change, *load, +1, {}), undo=partial(self._change, *load, -1, known))
+
+    def _change(
+        self,
+        requests: Resources,
+        ports: Collection[HostPort],
+        node: int,
+        now: bool,
+        sign: int,
+        too_many: Mapping[PodRequirements, int],
+    ) -> None:
+        for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
+            if sign < 0:
+                room.hold(requests, ports)
+            else:
+                room.give(requests, ports)
+        self._reindex(node)
+        self._too_many = too_many
+
+    def _reindex(self, node: int) -> None:
+        before, after = self._gpus[node], self._count_gpus(self._soon[node].free)
+        if before == after:
+            return
+        self._gpus[node] = after
+        row = self._by_gpus.get(before, [])
+        at = bisect_left(row, node)
+        if at < len(row) and row[at] == node:
+            del row[at]
+            insort(self._by_gpus.setdefault(after, []), node)
+        if not row:
+            self._by_gpus.pop(before, None)
+
+    def _count_gpus(self, free: Mapping[str, int]) -> int:
+        return sum(free.get(name, 0) for name in self.gpu_resources)
+
+    def is_free(self, ask: PodRequirements, node: int) -> bool:
+        """Whether there is room for such a pod now, although pods that leave are still there."""
+        return self._now[node].fits(ask)
+
+    def use_now(self, ask: PodRequirements, node: int) -> bool:
+        """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
+        if not self.is_free(ask, node):
+            return False
+        room, load = self._now[node], (ask.shape.requests, ask.ports)
+        self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
+        return True
+
+    def known_short(self, ask: PodRequirements, count: int) -> bool:
+        """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
+        return count >= self._too_many.get(ask, count + 1)
+
+    def remember_short(self, ask: PodRequirements, count: int) -> None:
+        """Remember that `count` such pods do not fit."""
+        self._too_many = {**self._too_many, ask: min(count, self._too_many.get(ask, count))}
+
+
+def _same_but_use(one: Node, other: Node) -> bool:
+    return one is other or (
+        (one.unschedulable, one.ready, one.taints) == (other.unschedulable, other.ready, other.taints)
+        and one.allocatable == other.allocatable
+        and one.labels == other.labels
+    )

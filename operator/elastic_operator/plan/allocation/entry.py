@@ -1,0 +1,176 @@
+"""What one job holds while a pass is decided: members that it keeps, members that it gives up, seats for new pods."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
+
+
+class Seat(NamedTuple):
+    """A place for a pod that is to be created. It is a tuple because the seats of large jobs are compared
+    very often.
+    """
+
+    role: str
+    node: int
+    ready: bool
+
+
+@dataclass(slots=True, eq=False)
+class JobEntry:
+    """One job, or one pending pod of others (`request`, treated as a job of one pod), in this pass.
+
+    `rank` is its position in the order of jobs, 0 first; `team` is the name of its team. `account` is charged for its
+    GPUs (None: it asks for none). `sizes` are the sizes that it may reach. `staying` are the members that its own
+    limits let it keep, those to keep longest first; `kept` are the members that it keeps. `at` maps each member's uid
+    to the number of the node that it is counted on.
+
+    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `reserves`: it is
+    not served, but its seats are held for it (37). `asked`: the GPUs that its minimum lacks, for which its pods ask for
+    new nodes (49). `withheld`: these pods are not created for now, as they would take room that becomes free for
+    others.
+
+    `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
+    `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
+    """
+
+    job: JobDemand
+    rank: int
+    team: str
+    sizes: tuple[int, ...]
+    master: PodRequirements
+    worker: PodRequirements
+    account: Account | None = None
+    at: dict[str, int] = field(default_factory=dict)
+    staying: tuple[Member, ...] = ()
+    kept: tuple[Member, ...] = ()
+    seats: tuple[Seat, ...] = ()
+    served: bool = False
+    displaced: bool = False
+    reserves: bool = False
+    asked: int | None = None
+    withheld: bool = False
+    losses: int = 0
+    takers: tuple[JobEntry, ...] = ()
+    took: tuple[tuple[JobEntry, Member], ...] = ()
+    request: PendingPod | None = None
+    at_rest: Assignment | None = None
+
+    @property
+    def gang(self) -> str:
+        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
+        return self.request.gang if self.request else ""
+
+    @property
+    def taker(self) -> str:
+        """The uid under which the brakes count it; the pods of a gang share one (144)."""
+        return self.gang or self.job.uid
+
+    @property
+    def size(self) -> int:
+        """The number of pods that it keeps and gets."""
+        return len(self.kept) + len(self.seats)
+
+    @property
+    def gives(self) -> bool:
+        """Whether it gives up any member."""
+        return len(self.kept) < len(self.job.members)
+
+    @property
+    def minimum(self) -> int:
+        """The smallest size that it may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
+        return self.job.sizes[0] if self.job.sizes else 0
+
+    @property
+    def has_master(self) -> bool:
+        """Whether it keeps a master or gets one."""
+        return bool(self.kept and self.kept[0].role == MASTER) or any(s.role == MASTER for s in self.seats)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether it gets a new master in place of its old one. Then no member goes on, as a group ends with its master
+        (13).
+        """
+        had_master = bool(self.staying) and self.staying[0].role == MASTER
+        return had_master and self.gives and any(seat.role == MASTER for seat in self.seats)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
+        return self.size >= self.minimum and (self.has_master or not self.job.sizes)
+
+    @property
+    def spare(self) -> int:
+        """The number of workers that it can lose without falling below its minimum.
+
+        A job without a master counts as if it had one: its new master is still to come.
+        """
+        return max(0, self.size + (not self.has_master) - self.minimum)
+
+    def missing(self, size: int) -> tuple[bool, int]:
+        """What it lacks for `size`: whether the master, and how many workers."""
+        no_master = not self.has_master
+        return no_master, max(0, size - self.size - no_master)
+
+    def gpus_missing(self, size: int) -> int:
+        """The GPUs of the pods that it lacks for `size`."""
+        master, workers = self.missing(size)
+        return self.master.gpus * master + self.worker.gpus * workers
+
+    @property
+    def next_size(self) -> int | None:
+        """The next larger size that it may reach; None if there is none."""
+        at = bisect_right(self.sizes, self.size)
+        return self.sizes[at] if at < len(self.sizes) else None
+
+    def takes(self, now: float) -> bool:
+        """Whether pods of others may go for it (139)."""
+        return self.job.takes and now >= self.job.takes_from
+
+    def failed_at(self, size: int, now: float) -> bool:
+        """Whether a try with that size failed and its back-off is not over."""
+        failed = self.job.failed_size
+        return failed is not None and size >= failed and now < self.job.failed_until
+
+    def delayed_at(self, size: int, now: float) -> bool:
+        """Whether that size is growth for which the job must still wait."""
+        return size > self.job.free_up_to and now < self.job.grow_after
+
+    def fits_more(self, count: int) -> bool:
+        """Whether `count` more pods, and the master if it lacks one, fit into its largest size."""
+        return self.size + count + (not self.has_master) <= self.job.sizes[-1]
+
+    def ask(self, role: str) -> PodRequirements:
+        """What a pod of that role asks of its node."""
+        return self.master if role == MASTER else self.worker
+
+    @property
+    def near(self) -> frozenset[int]:
+        """The numbers of the nodes on which it has or gets pods."""
+        return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of the pods that it has and gets, by what its template asks for now."""
+        return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
+
+    @property
+    def largest_gpus(self) -> int:
+        """The GPUs of its largest size."""
+        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
+
+    def gpus_at(self, size: int) -> int:
+        """The GPUs of that size, master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
+
+
+def keep_order(member: Member) -> tuple[bool, int, str]:
+    """Sorts members, those to keep longest first: the master, then workers by index."""
+    return *master_first(member), member.uid

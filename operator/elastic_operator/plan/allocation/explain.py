@@ -1,0 +1,255 @@
+"""Why a job is not bigger, or does not run: the reason and the sentence that users read.
+
+A sentence says what is wanted, what there is, what limits it, and what to do. It does not change with the clock alone.
+It is made from the final board, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastic_operator.api.status import Limit
+from elastic_operator.plan.allocation.capacity import Supplies, Supply
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
+from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_operator.plan.facts.text import listed, pods
+
+_SHOWN = 3
+"""This many names are spelled out; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The reason, the sentence, and when the answer may change without any other change."""
+
+    limit: Limit
+    message: str
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """What a job is short of: `count` more pods of `role`, to reach `size`."""
+
+    entry: JobEntry
+    size: int
+    role: str
+    count: int
+    supply: Supply
+
+    @property
+    def gpus(self) -> int:
+        return self.supply.ask.gpus
+
+
+_GROWS_LATER = (
+    "the job grows elasticity.scaleUpDelaySeconds after its last change of size is complete. Lower that to grow sooner,"
+    " or wait."
+)
+_TAKES_NOTHING = (
+    "Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it tried at once,"
+    " or wait."
+)
+_GROWS_LESS = (
+    "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"
+    " elasticity.checkpointPath to grow right after a checkpoint, or wait."
+)
+
+
+class Explainer:
+    """Answers for all jobs of one pass; numbers that several answers share are counted once."""
+
+    def __init__(self, state: AllocationState) -> None:
+        self._state = state
+        self._supplies = Supplies(state)
+
+    def why(self, entry: JobEntry) -> Why:
+        """Why the job gets what it gets."""
+        if not entry.job.wants:
+            return Why(Limit.SUSPENDED, "")
+        if not entry.job.sizes:
+            return Why(Limit.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+        if waiting := self._why_waiting(entry):
+            return waiting
+        if entry.size >= entry.job.sizes[-1]:
+            return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
+        said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
+        if said:
+            return Why(*said)
+        size = entry.next_size if entry.served else entry.sizes[0]
+        assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
+        return self._why_no_more(entry, size)
+
+    def _why_waiting(self, entry: JobEntry) -> Why | None:
+        if entry.job.waiting and entry.served:
+            text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
+            return Why(Limit.WAITING_FOR_NODES, text)
+        if entry.asked is None:
+            return None
+        need = self._need(entry, entry.minimum)
+        return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
+
+    def _why_no_more(self, entry: JobEntry, size: int) -> Why:
+        job = entry.job
+        if entry.failed_at(size, self._state.now):
+            reason = job.failed_reason.rstrip(".") or "its pods found no place"
+            text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
+            return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
+        need = self._need(entry, size)
+        if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
+            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
+            return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
+        said = why_quota(self._state, entry, size, _wanted(need))
+        if said:
+            return Why(*said)
+        if held := self._state.braked.get(entry):
+            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
+        lacking = self._why_no_room(need)
+        text, wake_at = with_time_of_asking(entry, lacking.message, self._state.now)
+        if job.avoided:
+            text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
+        return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
+
+    def _need(self, entry: JobEntry, size: int) -> _Need:
+        """The role that is hardest to place, with how many of it."""
+        master, workers = entry.missing(size)
+        if entry.master is entry.worker:
+            return _Need(entry, size, WORKER, workers + master, self._supplies.of(entry.worker))
+        lone_master = _Need(entry, size, MASTER, 1, self._supplies.of(entry.master))
+        if master and (not workers or not lone_master.supply.fitting):
+            return lone_master
+        return _Need(entry, size, WORKER, workers, self._supplies.of(entry.worker))
+
+    def _why_no_room(self, need: _Need) -> Why:
+        supply = need.supply
+        if not supply.ask.hosts and not supply.closed:
+            return _no_such_node(need)
+        if need.entry.served and 0 < supply.fitting < need.count:
+            return _size_not_allowed(need)
+        if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
+            return _nodes(need) if _too_large(supply) else _fragmented(need)
+        if supply.ask.hosts and supply.by_gpus >= need.count > supply.fitting:
+            return _other_resources(need)
+        if self._supplies.without_others(need.entry, supply.ask) < need.count:
+            return _nodes(need)
+        if self._supplies.without_others_of_team(need.entry, supply.ask) >= need.count:
+            return _other_jobs(need)
+        return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
+
+
+def _no_such_node(need: _Need) -> Why:
+    reasons = [f"{n} of them: {reason}" for reason, n in need.supply.misfits]
+    nodes = sum(n for _, n in need.supply.misfits)
+    found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
+    text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
+    return Why(Limit.NODE_SELECTOR_UNSATISFIED, text)
+
+
+def _size_not_allowed(need: _Need) -> Why:
+    text = (
+        f"{_wanted(need)}; there is room for {need.supply.fitting}, and the next allowed size is {need.size}."
+        " Allow sizes in between (allowedReplicas, replicaStep), or wait."
+    )
+    return Why(Limit.SIZE_NOT_ALLOWED, text)
+
+
+def _fragmented(need: _Need) -> Why:
+    text = f"{_wanted(need)}; {_usable(need)}, but scattered. Use pods with fewer GPUs each, or wait."
+    return Why(Limit.GPUS_FRAGMENTED, text)
+
+
+def _other_resources(need: _Need) -> Why:
+    supply = need.supply
+    lacking = listed(supply.lacking, _SHOWN) or "cpu or memory"
+    short = [name for name in supply.lacking if supply.largest.get(name, 0) < dict(supply.ask.needs).get(name, 0)]
+    wanted = _amounts(need, [name for name, _ in supply.ask.needs if name in supply.lacking])
+    action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
+    gpus = "GPUs are free, but " if need.gpus else ""
+    are = "is" if len(supply.ask.hosts) == 1 else "are"
+    text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
+    return Why(Limit.INSUFFICIENT_CPU_OR_MEMORY, text)
+
+
+def _other_jobs(need: _Need) -> Why:
+    action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
+    text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
+    return Why(Limit.HIGHER_PRIORITY_JOBS, text)
+
+
+def _nodes(need: _Need) -> Why:
+    supply = need.supply
+    too_large = _too_large(supply)
+    if too_large:
+        most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
+        text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
+        return Why(Limit.INSUFFICIENT_NODES, text)
+    closed = f" ({listed(supply.closed, _SHOWN)})" if supply.closed else ""
+    action = f"{_reopen(supply)}add a node, or wait"
+    text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
+    return Why(Limit.INSUFFICIENT_NODES, text)
+
+
+def _too_large(supply: Supply) -> list[str]:
+    """The resources of which one pod asks more than any usable node has, even when empty."""
+    return [name for name, n in supply.ask.needs if supply.ask.hosts and supply.largest[name] < n]
+
+
+def _reopen(supply: Supply) -> str:
+    cordoned = sum(text.endswith("cordoned") for text in supply.closed)
+    return f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _head(entry: JobEntry) -> str:
+    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.job.sizes[-1] else ""
+    return f"{entry.size} of {pods(entry.job.sizes[-1])}{least}."
+
+
+def _wanted_gpus(entry: JobEntry) -> str:
+    size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
+    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
+
+
+def _wanted(need: _Need) -> str:
+    gpus = [name for name, _ in need.supply.ask.needs if "/" in name]
+    names = gpus or [name for name, _ in need.supply.ask.needs if name != "pods"]
+    return f"{_head(need.entry)} {_more(need)}{_amounts(need, names)}"
+
+
+def _more(need: _Need) -> str:
+    what = need.role if need.role == MASTER else str(need.count)
+    return f"{'A' if need.role == MASTER else what} {'master' if need.role == MASTER else 'more'} need" + (
+        "s " if need.count == 1 else " "
+    )
+
+
+def _amounts(need: _Need, names: list[str]) -> str:
+    needs = dict(need.supply.ask.needs)
+    asked = listed([_amount(name, needs[name]) for name in names], _SHOWN) or "a place"
+    return asked + (" on one node" if need.count == 1 else " each")
+
+
+def _usable(need: _Need) -> str:
+    if not need.supply.ask.hosts:
+        return "no suitable node is usable"
+    free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
+    return f"{_count_hosts(need)} {'has' if len(need.supply.ask.hosts) == 1 else 'have'} {free}"
+
+
+def _count_hosts(need: _Need) -> str:
+    n = len(need.supply.ask.hosts)
+    return f"{n} usable node{'' if n == 1 else 's'}"
+
+
+def _amount(name: str, n: int) -> str:
+    if name == "cpu":
+        return f"{n // 1000 if n % 1000 == 0 else n / 1000} cpu"
+    for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20)):
+        if name in ("memory", "ephemeral-storage") and n >= size:
+            return f"{n / size:.4g}{unit} {name}"
+    return f"{n} {name}"

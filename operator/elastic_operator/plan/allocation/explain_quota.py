@@ -1,0 +1,116 @@
+"""Why a team's quota, or the right of other teams, keeps a job from being bigger: the reason and the sentence.
+
+Each sentence says what is wanted, what may be used and is used, and one thing to do.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.api.status import Limit
+from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.roster import over_per_job_limit
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.team import DEFAULT_POLICY
+
+Said = tuple[Limit, str]
+
+
+def why_no_flavor(entry: JobEntry) -> Said | None:
+    """The job's kind of GPU is not clear."""
+    problem = entry.job.flavor_problem
+    return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
+
+
+def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
+    """Its next size has more GPUs than one job of the team may have."""
+    size = next((n for n in entry.job.sizes if n > entry.size), None)
+    if size is None or entry.account is None or not over_per_job_limit(entry, size):
+        return None
+    most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
+    text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
+    return Limit.QUOTA_EXHAUSTED, text
+
+
+def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -> Said | None:
+    """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
+    not pass.
+    """
+    refused = state.refusal(entry, entry.gpus_missing(size))
+    if refused is None:
+        return None
+    over = refused.account
+    match refused.rule:
+        case Rule.GUARANTEE:
+            text = (
+                f"{wanted}; it is not preemptible, so it stays within the guarantee of {policy(over)}:"
+                f" {over.guaranteed}, of which {over.fixed} are held for good. Set preemptible to true, or raise the"
+                " guarantee."
+            )
+            return Limit.QUOTA_EXHAUSTED, text
+        case Rule.LIMIT:
+            return _over_limit(entry, over, wanted)
+        case Rule.ASKED:
+            text = (
+                f"{wanted}; {policy(over)} may use {over.limit}, uses {over.used} and waits for new nodes with"
+                f" {over.asked} GPUs for other jobs. Wait, or give the job a higher priority."
+            )
+            return Limit.BORROWING_LIMIT_REACHED, text
+        case Rule.LENDING:
+            kept = "the GPUs that are idle are kept for their owners (lending.limit)"
+            return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
+
+
+def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
+    borrow, name = over.quota.borrow_limit, policy(over)
+    if not over.team.has_policy:
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(entry)}"
+        return Limit.NO_QUOTA_POLICY, text
+    if not borrow:
+        text = (
+            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}; borrowing is off."
+            f" Raise borrowing.limit or the guarantee there, or wait."
+        )
+        return Limit.BORROWING_DISABLED, text
+    text = (
+        f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
+        f" {over.used}. Raise borrowing.limit there, or wait."
+    )
+    return Limit.BORROWING_LIMIT_REACHED, text
+
+
+def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
+    """Only pods of other teams stand in the way of that size.
+
+    The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
+    """
+    account = entry.account
+    if account is None:
+        return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
+    need, judged = entry.gpus_missing(size), (*account.outward, account)
+    beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
+    standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
+    if not account.team.has_policy:
+        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
+    return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
+
+
+def _used(account: Account) -> str:
+    """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
+    foreign = account.foreign_below if account.children and not account.team.has_policy else 0
+    return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
+
+
+def no_policy(entry: JobEntry) -> str:
+    """What to do where no policy covers the namespace."""
+    return f"No GPUQuotaPolicy covers namespace '{entry.job.namespace}'; have one made for it, or wait."
+
+
+def policy(account: Account) -> str:
+    """The team's name in a sentence."""
+    if account.team.has_policy:
+        return f"policy '{account.team.name}'"
+    if account.team.name == DEFAULT_POLICY:
+        return "the default policy (of all namespaces without one)"
+    return account.team.name

@@ -1,0 +1,131 @@
+"""kube-scheduler's yes-or-no questions about a node and a pod that do not depend on what else runs there.
+
+These are taints, node selector and required node affinity, and the rule by which two host ports collide. How much room
+is left is the question of `board`. A cordoned or not ready node is judged here by its labels and taints alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Taint, Toleration
+
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+_INT64 = range(-(2**63), 2**63)
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_CONDITION_TAINTS = {
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/not-ready": "NotReady",
+    "node.kubernetes.io/unreachable": "NotReady",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.kubernetes.io/disk-pressure": "under DiskPressure",
+    "node.kubernetes.io/memory-pressure": "under MemoryPressure",
+    "node.kubernetes.io/pid-pressure": "under PIDPressure",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+}
+"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
+they are tolerated: a kubelet under pressure evicts."""
+
+
+def misfit(shape: PodShape, node: Node) -> str:
+    """Why pods of `shape` can never run on `node` whatever room it has, in words; "" if they can."""
+    taint = next((t for t in node.taints if _bars(t) and not tolerated(t, shape.tolerations)), None)
+    if taint:
+        return f"taint {taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
+    for key, value in shape.node_selector.items():
+        if node.labels.get(key) != value:
+            return f"no label {key}={value}"
+    if shape.affinity and not any(matches_term(term, node) for term in shape.affinity):
+        return "node affinity"
+    return ""
+
+
+def is_open(node: Node) -> bool:
+    """Whether new pods may go to the node at all."""
+    return not why_closed(node)
+
+
+def why_closed(node: Node) -> str:
+    """What keeps all new pods off the node, in words; "" if nothing does.
+
+    A condition taint may outlive or precede the condition by moments.
+    """
+    if not node.usable:
+        return "cordoned" if node.unschedulable else "NotReady"
+    said = (_CONDITION_TAINTS[t.key] for t in node.taints if t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY)
+    return next(said, "")
+
+
+def _bars(taint: Taint) -> bool:
+    return taint.effect in _KEEPS_AWAY and taint.key not in _CONDITION_TAINTS
+
+
+def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether one of the tolerations covers the taint (an empty effect or key covers all)."""
+    return any(_covers(toleration, taint) for toleration in tolerations)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or (toleration.operator == "Equal" and toleration.value == taint.value)
+
+
+def matches_term(term: Mapping[str, Any], node: Node) -> bool:
+    """Whether a nodeSelectorTerm selects the node: all its expressions and fields do; an empty term selects nothing."""
+    expressions = term.get("matchExpressions") or ()
+    fields = term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    own_fields = {"metadata.name": node.name}
+    return all(_matches(e, node.labels) for e in expressions) and all(_matches(f, own_fields) for f in fields)
+
+
+def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    operator, values = expression.get("operator"), expression.get("values") or ()
+    value = labels.get(expression["key"])
+    if operator == "NotIn":
+        return value not in values
+    if operator == "DoesNotExist":
+        return value is None
+    if value is None:
+        return False
+    if operator == "In":
+        return value in values
+    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
+
+
+def _compares(operator: str, value: str, values: Iterable[str]) -> bool:
+    """Gt and Lt: both sides must be integers of 64 bits, and there must be one to compare with."""
+    bounds = list(values)
+    if len(bounds) != 1:
+        return False
+    own, bound = _integer(value), _integer(bounds[0])
+    if own is None or bound is None:
+        return False
+    return own > bound if operator == "Gt" else own < bound
+
+
+def _integer(text: str) -> int | None:
+    """The number, as Go's strconv.ParseInt reads one of 64 bits; however many digits there are."""
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        return None
+    number = int(match[1] + match[2])
+    return number if number in _INT64 else None
+
+
+def collide(wanted: Iterable[HostPort], held: Iterable[HostPort]) -> bool:
+    """Whether a wanted host port is held: same protocol and port, and same address or one for all."""
+    held = list(held)
+    return any(
+        protocol == other_protocol and port == other_port and (ip == other_ip or not ip or not other_ip)
+        for ip, protocol, port in wanted
+        for other_ip, other_protocol, other_port in held
+    )

@@ -1,0 +1,94 @@
+"""What a pod asks of a node, and what is free on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elastic_operator.plan.allocation.fit import collide
+from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Resources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodRequirements:
+    """A pod's shape as the board reads it; equal shapes share one object. `hosts` are the open nodes that suit it, by
+    number.
+
+    `scarce` is the need that nodes lack most often: GPUs, if it asks for any.
+    """
+
+    shape: PodShape
+    needs: tuple[tuple[str, int], ...]
+    scarce: tuple[str, int]
+    ports: frozenset[HostPort]
+    gpus: int
+    hosts: tuple[int, ...]
+    host_set: frozenset[int]
+
+
+class FreeResources:
+    """What is free on one node, now or soon. Negative where pods of others over-committed it."""
+
+    __slots__ = ("free", "ports")
+
+    def __init__(self, free: dict[str, int], ports: Iterable[HostPort]) -> None:
+        self.free = free
+        self.ports = list(ports)
+
+    def fits(self, ask: PodRequirements) -> bool:
+        """Whether one such pod has room."""
+        free = self.free
+        for name, need in ask.needs:
+            if free.get(name, 0) < need:
+                return False
+        return not (ask.ports and self.ports and collide(ask.ports, self.ports))
+
+    def hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+        """Count a load as used."""
+        for name, amount in requests.items():
+            self.free[name] = self.free.get(name, 0) - amount
+        self.ports.extend(ports)
+
+    def give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+        """Count a load as free again."""
+        for name, amount in requests.items():
+            self.free[name] = self.free.get(name, 0) + amount
+        for port in ports:
+            self.ports.remove(port)
+
+    def replace(
+        self,
+        before: Iterable[Resources],
+        ports_before: Iterable[HostPort],
+        after: Iterable[Resources],
+        ports_after: Iterable[HostPort],
+    ) -> None:
+        """Count the loads `after` instead of those `before`."""
+        for load in before:
+            self.give(load, ())
+        for load in after:
+            self.hold(load, ())
+        if ports_before != ports_after:
+            self.give({}, ports_before)
+            self.hold({}, ports_after)
+
+
+def total_of(loads: Iterable[Resources]) -> dict[str, int]:
+    """The sum of the loads. Most of them are the same object, so equal objects are counted and multiplied."""
+    alike: dict[int, tuple[Resources, int]] = {}
+    for load in loads:
+        alike[id(load)] = (load, alike.get(id(load), (load, 0))[1] + 1)
+    total: dict[str, int] = {}
+    for load, times in alike.values():
+        for name, amount in load.items():
+            total[name] = total.get(name, 0) + times * amount
+    return total
+
+
+def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
+    """What is left of `allocatable` beside these loads; negative where they are too much."""
+    free = dict(allocatable)
+    for load in used:
+        for name, amount in load.items():
+            free[name] = free.get(name, 0) - amount
+    return free

@@ -1,0 +1,64 @@
+"""Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
+
+A part of a Job that trains on all of its pods does nothing, so no pod goes for a part. Places that are promised already
+stay: the pods that made room for them are gone or leaving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, serve_minimum
+from elastic_operator.plan.allocation.state import AllocationState
+
+MOST_PODS = 256
+"""A pass looks for places for gangs of this many pods together, and for one gang at least.
+
+A gang that gets nothing costs a plan for nearly all of its pods. Gangs that were not tried are tried in the next pass.
+"""
+
+
+def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+    """Give each of these pods a place, or leave everything as it was.
+
+    A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
+    """
+    name = gang[0].gang
+    too_many = state.tried_gangs and state.tried_pods + len(gang) > MOST_PODS
+    if state.new_places >= MOST_NEW_PLACES or (too_many and name not in state.tried_gangs):
+        return False
+    state.tried_pods += len(gang)
+    state.tried_gangs.add(name)
+    state.serving = name
+    served = _serve_all(state, gang, hopeless)
+    state.serving = ""
+    return served
+
+
+def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+    mark, places, found = state.mark(), state.new_places, dict(hopeless)
+    took = {entry: len(entry.took) for entry in gang}
+    for entry in gang:
+        serve_minimum(state, entry, found)
+        if not entry.served:
+            break
+    else:
+        taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
+        if not state.brake_taken(gang[0], taken):
+            return True
+    state.roll_back(mark)
+    state.new_places = places
+    return False
+
+
+def split_gangs(state: AllocationState) -> frozenset[str]:
+    """The gangs of which some pods have a place, and others do not, not counting places that are promised already."""
+    return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
+
+
+def _is_split(gang: set[JobEntry]) -> bool:
+    if any(entry.request and entry.request.may_be_split for entry in gang):
+        return False
+    placed = any(entry.served and not (entry.request and entry.request.promised) for entry in gang)
+    return placed and not all(entry.served for entry in gang)

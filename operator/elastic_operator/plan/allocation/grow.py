@@ -1,0 +1,95 @@
+"""Brings jobs to allowed sizes and grows them. Within a team, the job with the least beyond its minimum grows first.
+
+Growth takes free room, and GPUs of other teams that its team is entitled to. It takes nothing from its own team.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.preemption.victims import Victims
+from elastic_operator.plan.allocation.seating import seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+
+TooMany = dict[tuple[Account, PodRequirements, bool], int]
+"""The number of pods of a shape that could not be placed for a team, even at others' cost."""
+
+
+_ENOUGH_LOSSES = 2
+"""An entry that lost pods to other teams this often in a pass borrows nothing more in it (34)."""
+
+
+class Growth(Enum):
+    """The outcome of a try to grow."""
+
+    DONE = "done"
+    LATER = "later"
+    NEVER = "never"
+
+
+def settle_sizes(state: AllocationState) -> None:
+    """Shrink each job that lies between two allowed sizes to the lower one."""
+    for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
+        if entry.served and entry.job.sizes and entry.size not in entry.job.sizes:
+            below = [n for n in entry.job.sizes if n < entry.size]
+            if below:
+                state.shrink(entry, below[-1])
+
+
+def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
+    """Give the job its next allowed size, if it may have it and all its new pods fit."""
+    size = entry.next_size
+    if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
+        return Growth.NEVER
+    need, account = entry.gpus_missing(size), entry.account
+    if account is None:
+        return Growth.DONE if _grow_freely(state, entry, size) else Growth.NEVER
+    right = account.tier(need)
+    if right > tier:
+        return Growth.LATER
+    refused = state.refusal(entry, need)
+    if not may_borrow_again(entry, right) or (refused and refused.is_final):
+        return Growth.NEVER
+    if refused is None and _grow_freely(state, entry, size):
+        return Growth.DONE
+    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
+    return Growth.DONE if taken else Growth.NEVER
+
+
+def may_borrow_again(entry: JobEntry, right: Tier) -> bool:
+    """Whether it may borrow: not after it lost twice in this pass what it had beyond its team's share (34)."""
+    return right is not Tier.BORROWED or entry.losses < _ENOUGH_LOSSES
+
+
+def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
+    """Grow into free room. Members that were to go are kept before new pods are seated."""
+    if not entry.gives or entry.starts_anew:
+        master, workers = entry.missing(size)
+        return seat_all(state, entry, master=master, workers=workers)
+    mark = state.mark()
+    state.keep_again(entry, size)
+    master, workers = entry.missing(size)
+    if seat_all(state, entry, master=master, workers=workers):
+        return True
+    state.roll_back(mark)
+    return False
+
+
+def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too_many: TooMany) -> bool:
+    """Grow at the cost of other teams, if its team is entitled to that (33)."""
+    account = entry.account
+    assert account is not None, "asked by `grow` for those with an account"
+    master, workers = entry.missing(size)
+    key = (account, entry.worker, master)
+    if workers >= too_many.get(key, workers + 1):
+        return False
+    roles = [MASTER] * master + [WORKER] * workers
+    if displace(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
+        return True
+    too_many[key] = workers
+    return False

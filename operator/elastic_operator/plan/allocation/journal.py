@@ -1,0 +1,41 @@
+"""The journal of a pass: every change to board, accounts and entries, each with what undoes it.
+
+So plans are tried out and dropped, and a state serves pass after pass: what the last one did is undone first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+
+class Journal:
+    """The changes that stand, oldest first.
+
+    `moves` goes up with every change and every undoing: the same number means that nothing changed in between.
+    """
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], object]] = []
+        self.moves = 0
+
+    def do(self, change: Callable[[], object], *, undo: Callable[[], object]) -> None:
+        """Make a change, and know how to undo it."""
+        change()
+        self._undo.append(undo)
+        self.moves += 1
+
+    def set(self, thing: object, attribute: str, value: object) -> None:
+        """Give an attribute of an entry or an account another value."""
+        before = getattr(thing, attribute)
+        self.do(partial(setattr, thing, attribute, value), undo=partial(setattr, thing, attribute, before))
+
+    def mark(self) -> int:
+        """This point, to roll back to. A mark that equals an earlier one: no change since then stands."""
+        return len(self._undo)
+
+    def roll_back(self, mark: int = 0) -> None:
+        """Undo every change since `mark`, the latest first; all of them without a mark."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+            self.moves += 1

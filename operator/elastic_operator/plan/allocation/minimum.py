@@ -1,0 +1,152 @@
+"""Gives one job its minimum: all of it or nothing.
+
+First it takes free room, within its team's limits. Then it displaces others: what costs less than a running job first,
+then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long holds
+room for a part of its minimum (37).
+"""
+
+from __future__ import annotations
+
+from elastic_operator.plan.allocation.capacity import Supplies
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.node_requests import ask_for_nodes, step_aside
+from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
+from elastic_operator.plan.allocation.refusal import IDLE, Rule
+from elastic_operator.plan.allocation.seating import find_seat, seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_operator.plan.facts.snapshot import PendingPod
+
+MOST_NEW_PLACES = 32
+"""A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
+
+A gang is served as a whole or not at all. The next pass goes on with the others. It follows at once, since each pod
+that got a place is nominated, and that wakes the loop.
+"""
+Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
+"""By shapes, team and priority: the number of workers that could not be placed, even at others' cost.
+
+Later takers of the same kind cannot be placed either. Pending pods are kept apart by what kube-scheduler would evict
+for them by itself.
+"""
+
+
+def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> None:
+    """Give the job its minimum, or leave it what it has."""
+    if entry.displaced:
+        _come_back(state, entry)
+    state.set_served(entry, entry.complete or _try_beside_asked(state, entry, hopeless))
+    if entry.served:
+        state.braked.pop(entry, None)
+        state.set_reserves(entry, False)
+    elif entry.displaced:
+        state.release_all(entry)
+    ask_for_nodes(state, entry)
+
+
+def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+    """Give the job its minimum. Nodes asked for by itself or by jobs of lower priority do not stand in its way (49)."""
+    if entry.asked is None and not state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.ASKED):
+        return _complete(state, entry, hopeless)
+    mark = state.mark()
+    step_aside(state, entry)
+    if _complete(state, entry, hopeless):
+        return True
+    state.roll_back(mark)
+    return False
+
+
+def _come_back(state: AllocationState, entry: JobEntry) -> None:
+    """Let a displaced job keep those members of its minimum that still have their room.
+
+    It must be allowed all of its minimum, and it must keep its master.
+    """
+    if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
+        state.keep_again(entry, entry.minimum)
+
+
+def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+    need = entry.gpus_missing(entry.minimum)
+    refused = state.refusal(entry, need)
+    if entry.failed_at(entry.minimum, state.now) or (refused and refused.is_final):
+        return False
+    if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+        return False  # the scheduler has said that it is not as it looks
+    master, workers = entry.missing(entry.minimum)
+    if (refused is None or entry.request) and seat_all(state, entry, master=master, workers=workers):
+        return True
+    if entry.job.waiting or not entry.takes(state.now):
+        return False
+    request = entry.request
+    foreign = (request.preempts, request.priority) if request else None
+    shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
+    if request and _goes_where_reserved(state, entry, request):
+        return True
+    going_on = entry.taker in state.going_on
+    is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
+    if is_hopeless or (request and not state.serving and state.new_places >= MOST_NEW_PLACES):
+        return False
+    if _displace_any(state, entry, only=None):
+        state.new_places += request is not None
+        return True
+    alone = state.spares_whole_jobs(entry) or going_on
+    if not entry.kept and entry.job.preemptible and not alone:
+        hopeless[shapes] = workers
+    return False
+
+
+def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) -> bool:
+    """Make room for the rest of its minimum at others' cost: parts of jobs and stuck jobs first, then whole running
+    jobs.
+    """
+    need = entry.gpus_missing(entry.minimum)
+    for most in (Cost.STUCK_JOB, Cost.JOB):
+        victims = Victims(state, entry, need, most=most)
+        if any(displace(state, entry, roles, victims, only=only) for roles in _orders(entry)):
+            return True
+    return False
+
+
+def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: PendingPod) -> bool:
+    """Make room for a pending pod on the node that is reserved for it (45)."""
+    node = state.board.number.get(request.reserved)
+    return node is not None and _displace_any(state, entry, only=node)
+
+
+def _may_use_idle(state: AllocationState, entry: JobEntry, need: int) -> bool:
+    """Whether so many GPUs may be used that are idle; kube-scheduler does not ask that for foreign pods."""
+    return entry.request is not None or state.refusal(entry, need, *IDLE) is None
+
+
+def _orders(entry: JobEntry) -> list[list[str]]:
+    """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
+    master, workers = entry.missing(entry.minimum)
+    roles = [MASTER] * master + [WORKER] * workers
+    return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
+
+
+def starves(state: AllocationState, entry: JobEntry) -> bool:
+    """Whether it has waited so long for its minimum that what becomes free is held for it (37)."""
+    since = entry.job.waiting_since
+    return bool(since) and not entry.request and state.now >= since + state.snapshot.starvation_seconds
+
+
+def reserve(state: AllocationState, entry: JobEntry) -> None:
+    """Hold room for a part of its minimum, provided that all of it would fit on empty nodes and under the
+    limits (37).
+    """
+    need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
+    supplies, account = Supplies(state), entry.account
+    if entry.asked is not None or state.refusal(entry, need, Rule.GUARANTEE):
+        return
+    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
+        return
+    if account and any(one.foreign + need > one.limit for one in account.path):
+        return
+    for role in [MASTER] * master + [WORKER] * workers:
+        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.ask(role).gpus) else None
+        if seat is not None:
+            state.set_reserves(entry, True)
+            state.sit(entry, seat)

@@ -1,0 +1,168 @@
+"""The options for the pods of one taker: which units would have to go from which node, the cheapest first.
+
+While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
+once for all takers that are alike, and an option is checked again only when it is the cheapest left (44).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import WORKER
+
+Found = list[tuple[tuple[float, ...], int]]
+"""A heap of options, as prices and nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One pod fits onto the node if these units go."""
+
+    node: int
+    units: tuple[Unit, ...]
+    price: tuple[float, ...]
+
+
+class Options:
+    """All options for one taker, by the role of its pods."""
+
+    def __init__(self, state: AllocationState, taker: JobEntry, victims: Victims, *, only: int | None = None) -> None:
+        self._state, self._taker, self._victims, self._only = state, taker, victims, only
+        self._known: dict[str, Found] = {}
+
+    def cheapest(self, role: str, need: int) -> Option | None:
+        """The cheapest option for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
+        taking = self._victims.taking(need)
+        if role not in self._known:
+            quick = self._at_first_sight(role, taking) if self._only is None else None
+            if quick is not None:
+                return quick
+            self._known[role] = self._known_to_its_like(role, need, taking)
+        return self._first_that_still_is(self._known[role], role, taking)
+
+    def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
+        """The options found for a taker of the same team and rank, if this taker has no pods of its own to
+        give (44).
+        """
+        taker = self._taker
+        if taker.size or self._only is not None:
+            return self._look(role, taking)
+        request = taker.request and (taker.request.preempts, taker.request.priority)
+        spares = self._state.spares_whole_jobs(taker)
+        key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind, spares)
+        if key not in self._state.options:
+            self._state.options[key] = self._look(role, taking)
+        return self._state.options[key]
+
+    def _look(self, role: str, taking: Taking | None) -> Found:
+        nodes = self._taker.ask(role).host_set & (self._victims.hosts() if self._only is None else {self._only})
+        options = (self._option(role, node, taking) for node in nodes)
+        found = [(option.price, option.node) for option in options if option is not None]
+        heapify(found)
+        return found
+
+    def _first_that_still_is(self, known: Found, role: str, taking: Taking | None) -> Option | None:
+        while known:
+            price, node = heappop(known)
+            option = self._option(role, node, taking)
+            if option is None:
+                continue
+            heappush(known, (option.price, node))
+            if option.price <= price or known[0] == (option.price, node):
+                return option
+        return None
+
+    def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
+        """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
+        ask, board = self._taker.ask(role), self._state.board
+        if not ask.gpus or taking is None:
+            return None
+        lacking = ask.gpus - max((board.free_gpus(node) for node in ask.hosts), default=0)
+        for entry in self._victims.weakest_first(taking, lacking):
+            for node in (node for node in _as_they_leave(entry) if node in ask.host_set):
+                option = self._option(role, node, taking) if board.free_gpus(node) >= ask.gpus - lacking else None
+                if (
+                    option
+                    and len(option.units) == 1
+                    and option.units[0].entry is entry
+                    and option.units[0].gpus <= max(1, lacking)
+                ):
+                    return option if option.units[0].cost is Cost.SURPLUS else None
+        return None
+
+    def _option(self, role: str, node: int, taking: Taking | None) -> Option | None:
+        """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
+        dropped.
+        """
+        state, taker, victims = self._state, self._taker, self._victims
+        if taker.request and _is_promised(state, node, taker):
+            return None
+        pool, chosen = list(victims.on_node(node)), list[Unit]()
+        if not pool or not _fits_without(state, taker, role, node, pool):
+            return None
+        trial = taking.copy() if taking else None
+        while not (chosen and _fits_without(state, taker, role, node, chosen)):
+            able = [unit for unit in pool if victims.may_go(unit, trial)]
+            if not able:
+                return None
+            unit = min(able, key=lambda unit: strength(unit, trial))
+            parts = [part for part in chosen if unit.whole and part.entry is unit.entry]
+            chosen = [one for one in chosen if one not in parts] + [unit]
+            pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
+            if trial and unit.entry.account:
+                trial.take(unit.entry.account, unit.gpus - sum(part.gpus for part in parts))
+        chosen = _needed(state, taker, role, node, chosen)
+        return Option(node, tuple(chosen), _price(chosen, node, taking, gang=bool(state.serving)))
+
+
+def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
+    """Whether pods go there already for another pending pod (46).
+
+    kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
+    out until the room of both is free. The pods of one gang wait for all of it anyway.
+    """
+    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.request)
+    others = (entry for entry in others if not state.serving or entry.gang != state.serving)
+    return any((other.request and other.request.promised) or other.took for other in others)
+
+
+def _as_they_leave(entry: JobEntry) -> Iterable[int]:
+    """The nodes of a job's workers, in the order in which these go."""
+    seats = [seat.node for seat in entry.seats[::-1] if seat.role == WORKER]
+    return dict.fromkeys(seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == WORKER and m.uid in entry.at])
+
+
+def _needed(state: AllocationState, taker: JobEntry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+    for unit in chosen[::-1]:
+        fewer = [one for one in chosen if one is not unit]
+        if fewer and _fits_without(state, taker, role, node, fewer):
+            chosen = fewer
+    return chosen
+
+
+def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
+    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team furthest beyond, and of low
+    priority.
+
+    For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
+    parts on others in vain (144).
+    """
+    worst = max(units, key=lambda unit: strength(unit, taking))
+    cost, excess, *weakness = strength(worst, taking)
+    lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
+    if worst.cost is Cost.JOB:
+        first, then = (lost, (excess, worst.entry.job.priority)) if gang else ((excess, worst.entry.job.priority), lost)
+        return cost, *first, *then, *weakness, node
+    return cost, *lost, excess, *weakness, node
+
+
+def _fits_without(state: AllocationState, taker: JobEntry, role: str, node: int, units: Sequence[Unit]) -> bool:
+    whole = {unit.entry for unit in units if unit.whole}
+    loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
+    return state.board.fits_without(taker.ask(role), node, loads)

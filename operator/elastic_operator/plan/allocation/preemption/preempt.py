@@ -1,0 +1,140 @@
+"""Makes room for a job by displacing others: the cheapest option for each missing pod, for all of them or none.
+
+If a limit is in the way, room is made under the limit first. At the end of a round, each pod that was to go is kept
+after all if its takers fit elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from elastic_operator.plan.allocation.entry import JobEntry, Seat
+from elastic_operator.plan.allocation.preemption.options import Options
+from elastic_operator.plan.allocation.preemption.units import Offers
+from elastic_operator.plan.allocation.preemption.victims import Victims, clear
+from elastic_operator.plan.allocation.refusal import Rule
+from elastic_operator.plan.allocation.seating import find_seat, seat_all
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.snapshot import Member
+
+
+def displace(
+    state: AllocationState, taker: JobEntry, roles: Sequence[str], victims: Victims, *, only: int | None = None
+) -> bool:
+    """Seat pods of all these roles by displacing what `victims` allow. Returns False, with nothing changed, unless all
+    fit.
+
+    If `only` is given, pods go from that node only.
+    """
+    if not victims.any():
+        return False
+    mark, took = state.mark(), len(taker.took)
+    gpus = [taker.ask(role).gpus for role in roles]
+    if _make_room_under_limits(state, taker, sum(gpus), victims):
+        options = Options(state, taker, victims, only=only)
+        done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
+        done = done and not state.refusal(taker, 0, Rule.LENDING)
+        if done and (state.serving or not state.brake(taker, since=took)):  # a gang is braked as a whole
+            return True
+    state.roll_back(mark)
+    return False
+
+
+def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
+    """Have the weakest units under each limit go that `need` more GPUs would pass."""
+    if taker.request:
+        return True
+    while refused := state.refusal(taker, need, Rule.LIMIT):
+        offers = Offers(victims, refused.account)
+        while state.refusal(taker, need, Rule.LIMIT) == refused:
+            unit = offers.take_weakest(victims.taking(need))
+            if unit is None:
+                return False
+            clear(state, taker, [unit])
+    return True
+
+
+def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options: Options) -> bool:
+    """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
+    seat = find_seat(state, taker, role) if _may_use_idle(state, taker, role) else None
+    if seat is None:
+        option = options.cheapest(role, need)
+        if option is None:
+            return False
+        clear(state, taker, option.units)
+        seat = Seat(role, option.node, ready=False)
+    state.sit(taker, seat)
+    return True
+
+
+def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
+    """Whether the team may use an idle GPU, or it is kept for its owner."""
+    return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
+
+
+def give_back(state: AllocationState) -> None:
+    """Keep each pod that was to go after all, the strongest first, if its takers fit elsewhere."""
+    for entry in sorted(state.touched, key=lambda entry: entry.rank):
+        if len(entry.kept) == len(entry.staying) or (entry.displaced and not entry.served) or not entry.sizes:
+            continue
+        if entry.seats:
+            _prefer_own(state, entry)
+        if not entry.starts_anew:
+            _keep_more(state, entry)
+
+
+def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
+    """Keep its own pods instead of as many new ones, where they have their room again; without its master,
+    keep none.
+    """
+    for member in list(state.released(entry)):
+        seats = [seat for seat in entry.seats if seat.role == member.role]
+        if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
+            break
+    if not entry.seats:
+        state.note_given_back(entry)
+
+
+def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
+    mark, here = state.mark(), entry.at.get(member.uid)
+    state.stand(entry, next((seat for seat in seats if seat.node == here), seats[-1]))
+    if state.fits_back(entry, member):
+        state.restore(entry, member)
+        return True
+    state.roll_back(mark)
+    return False
+
+
+def _keep_more(state: AllocationState, entry: JobEntry) -> None:
+    """Keep as many members as may stay; a job that has an allowed size is left with one."""
+    good = state.mark() if entry.size in entry.sizes else None
+    for member in list(state.released(entry)):
+        if entry.fits_more(1):
+            _try_to_keep(state, entry, member)
+            good = state.mark() if entry.size in entry.sizes else good
+    if good is not None:
+        state.roll_back(good)
+
+
+def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> None:
+    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
+        return
+    mark = state.mark()
+    moved = []
+    for owner, seat in _seats_on(state, entry.at.get(member.uid)):
+        if state.fits_back(entry, member):
+            break
+        state.stand(owner, seat)
+        moved.append((owner, seat.role))
+    if state.fits_back(entry, member):
+        state.restore(entry, member)
+        if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+            return
+    state.roll_back(mark)
+
+
+def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:
+    """The seats on the node that may move, those of the weakest jobs first."""
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not (c.request and c.request.promised)]
+    return sorted(here, key=lambda pair: -pair[0].rank)

@@ -1,0 +1,104 @@
+"""Who may take GPUs from whom.
+
+A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
+these holds for the taker with all it asks for:
+* It stays within its own guarantee.
+* It stays within its fair share, and the other team does not end up lower relative to their fair shares.
+* It asks for a minimum and stays within its fair share, and the other team uses more than its fair share (33).
+
+This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
+turn. A namespace without a policy has a share of its own only against others without one; to all other teams, these are
+one team (111).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from elastic_operator.plan.allocation.accounts import Account, apart, saturation
+
+Path = tuple[Account, ...]
+
+
+class Taking:
+    """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far."""
+
+    def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
+        self.taker, self.need, self.growing = taker, need, growing
+        self._taken: dict[Account, int] = {}
+
+    def copy(self) -> Taking:
+        """A copy that goes on separately."""
+        other = Taking(self.taker, self.need, growing=self.growing)
+        other._taken = dict(self._taken)
+        return other
+
+    def take(self, victim: Account, gpus: int) -> None:
+        """Count that many GPUs of the victim as taken."""
+        for account in victim.path:
+            self._taken[account] = self._taken.get(account, 0) + gpus
+
+    def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
+        """The accounts from which it may take something, now or after it has taken from others."""
+        if self._hopeless():
+            return frozenset()
+        trial, found = self.copy(), set[Account]()
+        rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
+        while more := [account for account in rest if trial.may(account, 1, held=True)]:
+            found.update(more)
+            rest = [account for account in rest if account not in found]
+            for account in more:
+                trial.take(account, max(1, account.used - account.guaranteed))
+        return frozenset(found)
+
+    def may(self, victim: Account, gpus: int, *, held: bool = False) -> bool:
+        """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
+
+        GPUs that are only held count as the team's use only if the unit itself is `held`; taking it deletes no pod
+        (37).
+        """
+        ours, theirs = apart(self.taker, victim)
+        beyond_share = True
+        for account in theirs:
+            used = self._used(account) - (0 if held else account.held)
+            if used <= account.guaranteed:
+                return False
+            beyond_share &= used > account.share
+        within_guarantee = True
+        for account in ours:
+            after = self._used(account) + self.need
+            if after > account.guaranteed:
+                within_guarantee = False
+                if after > account.share:
+                    return False
+        return (
+            within_guarantee
+            or (beyond_share and not self.growing)
+            or self._stays_no_lower(ours, theirs, gpus, held=held)
+        )
+
+    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
+        """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""
+        for own, other in zip_longest(ours, theirs):
+            taker, victim = own or ours[-1], other or theirs[-1]
+            left = self._used(victim) - gpus - (0 if held else victim.held)
+            if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
+                return False
+        return True
+
+    def excess(self, victim: Account) -> float:
+        """The victim's saturation where the two are apart; -1 within one team."""
+        _, theirs = apart(self.taker, victim)
+        return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
+
+    def _hopeless(self) -> bool:
+        """Whether it may take nothing from any other team, since it would be beyond its own fair share.
+
+        One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
+        """
+        nearest = {self.taker, self.taker.outward[0]}
+        return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
+
+    def _used(self, account: Account) -> int:
+        return account.used - self._taken.get(account, 0) if self._taken else account.used

@@ -1,0 +1,159 @@
+"""The entries of all jobs and pending pods, in the order in which they are served, by team and by account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.board import Board
+from elastic_operator.plan.allocation.entry import JobEntry, keep_order
+from elastic_operator.plan.allocation.growers import Growers
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+
+Order = tuple[int, bool, float, str]
+
+
+class Roster:
+    """The entries, kept up to date with the snapshot's jobs.
+
+    `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
+    have members to release, or members without a node. `partial` have a size that is not allowed. `gangs` are the
+    pending pods of each gang.
+    """
+
+    def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
+        self._board, self._accounts = board, accounts
+        self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
+        self._by_uid: dict[str, JobEntry] = {}
+        self._order: dict[JobEntry, Order] = {}
+        self.entries: tuple[JobEntry, ...] = ()
+        self.by_account: dict[Account, list[JobEntry]] = {}
+        self.by_team: dict[str, list[JobEntry]] = {}
+        self.unserved: set[JobEntry] = set()
+        self.growers = Growers()
+        self.odd: set[JobEntry] = set()
+        self.partial: set[JobEntry] = set()
+        self.gangs: dict[str, set[JobEntry]] = {}
+
+    def renew(
+        self, snapshot: Snapshot, *, leave: Callable[[JobEntry], None], join: Callable[[Iterable[JobEntry]], None]
+    ) -> None:
+        """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
+        entries (`join`).
+        """
+        requests = {request.uid: request for request in snapshot.requests if not request.unplannable}
+        jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | requests
+        known = self._by_uid
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.request or entry.job)]
+        for entry in gone:
+            leave(entry)
+            self._forget(entry)
+        new = [self._entry(one) for uid, one in jobs.items() if uid not in known]
+        if not gone and not new:
+            return
+        join(new)
+        for entry in new:
+            self._classify(entry, snapshot.now)
+        self.entries = tuple(sorted(known.values(), key=self._order.__getitem__))
+        for rank, entry in enumerate(self.entries):
+            entry.rank = rank
+
+    def of(self, uid: str) -> JobEntry:
+        """The entry of a job."""
+        return self._by_uid[uid]
+
+    def _entry(self, one: JobDemand | PendingPod) -> JobEntry:
+        request = one if isinstance(one, PendingPod) else None
+        job = _as_job(one) if isinstance(one, PendingPod) else one
+        master, worker = self._board.ask(job.master), self._board.ask(job.worker)
+        team = self._accounts.team_of(job.namespace)
+        entry = JobEntry(job, 0, team, job.sizes, master, worker, request=request)
+        if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
+            entry.account = self._accounts.of(job.namespace, job.flavor)
+            self.by_account.setdefault(entry.account, []).append(entry)
+        entry.sizes = _allowed_sizes(entry)
+        entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
+        self.by_team.setdefault(team, []).append(entry)
+        self._by_uid[job.uid] = entry
+        if entry.gang:
+            self.gangs.setdefault(entry.gang, set()).add(entry)
+        self._order[entry] = _order(job, in_turns=team in self._in_turns)
+        return entry
+
+    def _forget(self, entry: JobEntry) -> None:
+        del self._by_uid[entry.job.uid], self._order[entry]
+        self.by_team[entry.team].remove(entry)
+        if entry.account:
+            self.by_account[entry.account].remove(entry)
+        if entry.gang:
+            self.gangs[entry.gang].discard(entry)
+            if not self.gangs[entry.gang]:
+                del self.gangs[entry.gang]
+        self.growers.discard(entry)
+        for group in (self.unserved, self.odd, self.partial):
+            group.discard(entry)
+
+    def _classify(self, entry: JobEntry, now: float) -> None:
+        job = entry.job
+        entry.served = not job.sizes or (bool(entry.sizes) and job.wants and entry.complete)
+        if _is_odd(entry):
+            self.odd.add(entry)
+        if not (job.wants and entry.sizes):
+            return
+        if not entry.served:
+            self.unserved.add(entry)
+        elif entry.next_size is not None:
+            self.growers.add(entry, now)
+        if entry.served and entry.size not in job.sizes:
+            self.partial.add(entry)
+
+
+def over_per_job_limit(entry: JobEntry, size: int) -> bool:
+    """Whether that size has more GPUs than one job of the team may have."""
+    most = entry.account.team.max_gpus_per_job if entry.account else None
+    return most is not None and entry.gpus_at(size) > most
+
+
+def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
+    """The sizes that a job may have, and those up to the size that it has already."""
+    job, has = entry.job, len(entry.job.members)
+    limit = entry.account.team.max_gpus_per_job if entry.account else None
+    if limit is None and not job.flavor_problem:
+        return job.sizes
+    return tuple(n for n in job.sizes if n <= has or not (job.flavor_problem or over_per_job_limit(entry, n)))
+
+
+def _is_odd(entry: JobEntry) -> bool:
+    """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
+    job = entry.job
+    if entry.request is not None:
+        return entry.request.promised
+    too_many = bool(job.sizes) and len(entry.kept) > job.sizes[-1] - (not entry.has_master)
+    return bool(entry.kept) and (not job.wants or too_many or any(member.node is None for member in entry.kept))
+
+
+def _order(job: JobDemand, *, in_turns: bool) -> Order:
+    """Priority, whether it has its minimum, age, uid. Where jobs take turns, the job that waits longest counts as the
+    oldest.
+    """
+    at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
+    holds = job.holds_place or at_minimum
+    age = job.waiting_since if in_turns and not holds and job.waiting_since else job.created
+    return -job.priority, not holds, age, job.uid
+
+
+def _as_job(request: PendingPod) -> JobDemand:
+    """A pending pod of others as a job of one pod."""
+    return JobDemand(
+        uid=request.uid,
+        namespace=request.namespace,
+        name=request.name,
+        priority=request.priority,
+        created=request.created,
+        sizes=(1,),
+        master=request.shape,
+        worker=request.shape,
+        free_up_to=1,
+        flavor=request.flavor,
+        takes=request.takes,
+    )

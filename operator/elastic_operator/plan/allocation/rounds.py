@@ -1,0 +1,217 @@
+"""The order in which jobs are served: by right, then by standing, then by the order within each team (32).
+
+Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
+The team that stands lowest relative to its fair share is served next, one job or one step at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+
+from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.gangs import serve_gang
+from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
+from elastic_operator.plan.allocation.growers import Queue
+from elastic_operator.plan.allocation.minimum import Hopeless, reserve, serve_minimum, starves
+from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.preemption.victims import given_within_team, gives_within_team
+from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.allocation.turn_order import lowest_first
+
+_MOST_REPETITIONS = 8
+"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
+
+
+def serve(state: AllocationState) -> None:
+    """Serve all jobs and pending pods.
+
+    The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
+    team to take it (32).
+    """
+    for _ in range(_MOST_REPETITIONS):
+        before = state.mark()
+        minima = Minima(state)
+        for tier in Tier:
+            minima.serve(tier)
+            give_back(state)
+            _grow_all(state, tier)
+            give_back(state)
+        settle_sizes(state)
+        if state.mark() == before:
+            break
+        state.divide()
+    for entry in state.touched:
+        if entry.reserves:
+            state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
+
+
+class Minima:
+    """The minima that are not served yet. Each is tried once per round."""
+
+    def __init__(self, state: AllocationState) -> None:
+        self._state = state
+        self._tried: set[JobEntry] = set()
+        self._hopeless: Hopeless = {}
+        self._reserved: set[tuple[str, str]] = set()
+        self._in_vain: dict[Hashable, int] = {}
+        """For entries that are alike: the board's `moves` when one of them was tried in vain."""
+
+    def serve(self, tier: Tier) -> None:
+        """One round: first jobs that run or were started, and those that rank before them in their teams; then all
+        others.
+
+        An entry that is displaced in this round is tried again.
+        """
+        state, self._tried = self._state, set()
+        state.options.clear()
+        self._in_vain.clear()
+        while waiting := [c for c in (state.roster.unserved | state.touched) - self._tried if _waits(c)]:
+            last: dict[str, int] = {}
+            for entry in waiting:
+                if entry.job.holds_place:
+                    last[entry.team] = max(entry.rank, last.get(entry.team, -1))
+            for first in (True, False):
+                some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
+                _take_turns(state, some, lambda entry: self._serve(entry, tier))
+
+    def _serve(self, entry: JobEntry, tier: Tier) -> None:
+        """Serve the entry once in this round; before it, displaced entries of its team that rank before it."""
+        if entry in self._tried:
+            return
+        self._tried.add(entry)
+        for other in sorted(self._state.displaced, key=lambda other: other.rank):
+            if other.team == entry.team and other.rank < entry.rank and _waits(other):
+                self._serve(other, tier)
+        if entry.gang:
+            self._serve_gang(entry.gang, tier)
+        else:
+            self._serve_alone(entry, tier)
+
+    def _serve_alone(self, entry: JobEntry, tier: Tier) -> None:
+        alike = _alike(self._state, entry)
+        if alike is not None and self._in_vain.get(alike) == self._state.journal.moves:
+            return
+        right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
+        if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
+            serve_minimum(self._state, entry, self._hopeless)
+            if not entry.served and right == tier:
+                self._reserve(entry)
+        if alike is not None and not entry.served:
+            self._in_vain[alike] = self._state.journal.moves
+
+    def _serve_gang(self, name: str, tier: Tier) -> None:
+        """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
+
+        A gang that may be split is served pod by pod if the team is not guaranteed all of it, or if there is no room
+        for all.
+        """
+        state = self._state
+        gang = sorted((entry for entry in state.roster.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
+        self._tried.update(gang)
+        if name in state.split_gangs:
+            return
+        kinds = Counter(_alike(state, entry) for entry in gang)
+        alike = None if None in kinds else frozenset(kinds.items())
+        if alike is not None and self._in_vain.get(alike) == state.journal.moves:
+            return
+        need = Counter[Account | None]()
+        for entry in gang:
+            need[entry.account] += entry.gpus_missing(entry.minimum)
+        right = max(_right(state, entry, need[entry.account]) for entry in gang)
+        may_be_split = all(entry.request and entry.request.may_be_split for entry in gang)
+        if right is Tier.GUARANTEED or not may_be_split:
+            if right <= tier and may_borrow_again(gang[0], right):
+                serve_gang(state, gang, self._hopeless)
+            may_be_split &= name in state.tried_gangs
+        if may_be_split and not gang[0].served:
+            for entry in gang:
+                self._serve_alone(entry, tier)
+        elif alike is not None and not gang[0].served:
+            self._in_vain[alike] = state.journal.moves
+
+    def _makes_do(self, entry: JobEntry) -> bool:
+        """Whether it can have its minimum with GPUs that it has already."""
+        return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
+
+    def _reserve(self, entry: JobEntry) -> None:
+        """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
+        key = (entry.team, entry.job.flavor)
+        if key not in self._reserved:
+            self._reserved.add(key)
+            if starves(self._state, entry):
+                reserve(self._state, entry)
+
+
+def _right(state: AllocationState, entry: JobEntry, need: int) -> Tier:
+    """The right by which the team could use `need` more GPUs, after its other jobs have given what they must for the
+    entry.
+    """
+    if entry.account is None:
+        return Tier.GUARANTEED
+    right = entry.account.tier(need)
+    if right is Tier.GUARANTEED:
+        return right
+    if starves(state, entry):  # what its team's jobs hold becomes free one day, and is held for it then
+        return entry.account.tier(need - (entry.account.used - entry.account.foreign))
+    given = given_within_team(state, entry)
+    return entry.account.tier(need - given) if given else right
+
+
+def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
+    """A key that is equal for entries that are tried in the same way while nothing moves (38).
+
+    None for an entry that has pods, a node or a time of its own.
+    """
+    job, request = entry.job, entry.request
+    if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.going_on:
+        return None
+    waits_for_nodes = job.waiting or job.nodes_from is not None or entry.asked is not None
+    if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(state, entry):
+        return None
+    asks = entry.master, entry.worker, entry.minimum
+    takes = entry.takes(state.now), request and request.preempts, state.spares_whole_jobs(entry)
+    return entry.account, entry.team, job.flavor, *asks, job.priority, *takes, entry.losses
+
+
+def _waits(entry: JobEntry) -> bool:
+    return bool(entry.sizes) and entry.job.wants and not entry.served
+
+
+def _grow_all(state: AllocationState, tier: Tier) -> None:
+    """One round of growth; each job grows for as long as it can."""
+    too_many: TooMany = {}
+    queues = {
+        account: state.roster.growers.queue(account, state.touched) for account in state.roster.growers.accounts()
+    }
+    for entry in state.touched:
+        queues.setdefault(entry.account, Queue({}, state.touched)).add(entry)
+    lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
+
+
+def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
+    """One step of the first job that can take one. Returns whether there was one."""
+    while head := queue.first():
+        group, entry = head
+        if grow(state, entry, tier, too_many) is Growth.DONE:
+            state.braked.pop(entry, None)
+            queue.grew(group, entry)
+            return True
+        queue.give_up(group)
+    return False
+
+
+def _take_turns(state: AllocationState, entries: Iterable[JobEntry], serve_one: Callable[[JobEntry], None]) -> None:
+    """Serve the team that stands lowest, its first job first. While nothing moves, the same team stands lowest."""
+    queues: dict[Account | None, list[JobEntry]] = {}
+    for entry in sorted(entries, key=lambda entry: -entry.rank):
+        queues.setdefault(entry.account, []).append(entry)
+
+    def serve_some(account: Account | None) -> bool:
+        moves = state.journal.moves
+        while queues[account] and state.journal.moves == moves:
+            serve_one(queues[account].pop())
+        return bool(queues[account])
+
+    lowest_first(queues, serve_some)

@@ -1,0 +1,456 @@
+"""The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
+
+Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
+pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide who gets
+what.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
+
+from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.board import Board
+from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
+from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
+from elastic_operator.plan.allocation.roster import Roster
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
+
+
+class AllocationState:
+    """Board, accounts and roster of a snapshot.
+
+    `touched` are the entries that this pass has changed or tried to change, `displaced` those that lost all pods
+    meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
+    which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
+    the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
+    without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
+    are the gangs served so far, with `tried_pods` pods in all. `taken` maps each pod (uid) that was taken to its owner,
+    the pod, and the last taker. `braked` are the entries that a brake kept from taking; `going_on` are the uids of
+    takers for which pods were deleted within the last minute (138).
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.journal = Journal()
+        self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
+        self.accounts = Accounts(snapshot, self.board)
+        self.roster = Roster(snapshot, self.board, self.accounts)
+        self.residents: list[dict[str, tuple[JobEntry, Member]]] = [{} for _ in self.board.nodes]
+        self.seated: list[list[tuple[JobEntry, Seat]]] = [[] for _ in self.board.nodes]
+        self.touched: set[JobEntry] = set()
+        self.displaced: set[JobEntry] = set()
+        self.given: dict[Hashable, tuple[int, int]] = {}
+        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.in_vain = frozenset[str]()
+        self.split_gangs = frozenset[str]()
+        self.tried_gangs: set[str] = set()
+        self.taken: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
+        self.tally = Tally({})
+        self.braked: dict[JobEntry, Braked] = {}
+        self.going_on = frozenset[str]()
+        self._gpus_of: dict[int, tuple[Resources, int]] = {}
+        self._start(snapshot)
+
+    def renewed(self, snapshot: Snapshot) -> AllocationState:
+        """Return the state for another snapshot: this one brought up to date, or a new one if teams or nodes have
+        changed.
+        """
+        if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
+            return AllocationState(snapshot)
+        self.journal.roll_back()
+        self.snapshot = snapshot
+        for number, before, after in self.board.renew(snapshot.nodes):
+            self.accounts.renew_node(number, before, after, is_open=number in self.board.open_set)
+        self._start(snapshot)
+        return self
+
+    def _start(self, snapshot: Snapshot) -> None:
+        """Bring everything to what the snapshot says, before anything is decided."""
+        self.roster.renew(snapshot, leave=self._leave, join=self._join)
+        self.touched, self.displaced, self.given, self.options = set(), set(), {}, {}
+        self.new_places, self.taken, self.braked = 0, {}, {}
+        self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
+        self.tally = Tally(snapshot.brakes.gone)
+        self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
+        odd = sorted(self.roster.odd, key=lambda entry: entry.rank)
+        for entry in odd:
+            self._count_unplaced(entry)
+        self.accounts.note_use()
+        for entry in odd:
+            self._trim(entry)
+        self.divide()
+        for entry in odd:
+            self._hold_promised(entry)
+
+    @property
+    def now(self) -> float:
+        """The snapshot's time."""
+        return self.snapshot.now
+
+    @property
+    def entries(self) -> tuple[JobEntry, ...]:
+        """All entries, in the order in which jobs are served."""
+        return self.roster.entries
+
+    @property
+    def by_account(self) -> dict[Account, list[JobEntry]]:
+        """The entries that are charged to each account."""
+        return self.roster.by_account
+
+    @property
+    def by_team(self) -> dict[str, list[JobEntry]]:
+        """The entries of each team."""
+        return self.roster.by_team
+
+    # -- what the snapshot says ----------------------------------------------------------------------------------------
+
+    def _join(self, entries: Iterable[JobEntry]) -> None:
+        """Put the members of new entries on the board."""
+        loads: dict[int, list[Member]] = {}
+        for entry in entries:
+            for member in entry.kept:
+                self._charge_member(entry, member, +1)
+                node = self.board.number.get(member.node) if member.node is not None else None
+                if node is not None:
+                    self._count_at(entry, member, node)
+                    loads.setdefault(node, []).append(member)
+            self._want(entry, +1)
+        for node, members in loads.items():
+            self.board.settle([(member.requests, member.host_ports) for member in members], node)
+
+    def _leave(self, entry: JobEntry) -> None:
+        for member in entry.kept:
+            self._charge_member(entry, member, -1)
+            node = entry.at.get(member.uid)
+            if node is not None:
+                del self.residents[node][member.uid]
+                self.board.unsettle(member.requests, member.host_ports, node)
+        self._want(entry, -1)
+
+    def _want(self, entry: JobEntry, sign: int) -> None:
+        if entry.account and entry.job.wants:
+            most = entry.job.sizes[-1] if entry.job.sizes else len(entry.kept)
+            held = sum([self.gpus_of(member.requests) for member in entry.kept[:most]])
+            entry.account.wanted += sign * max(entry.largest_gpus, held)
+
+    def _count_unplaced(self, entry: JobEntry) -> None:
+        """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
+        for member in entry.kept:
+            spot = self.board.find(entry.ask(member.role), entry.near) if member.node is None else None
+            if spot is not None:
+                self.journal.do(
+                    partial(self._count_at, entry, member, spot.node),
+                    undo=partial(self._uncount_at, entry, member, spot.node),
+                )
+                self.board.hold(member.requests, member.host_ports, spot.node, now=True)
+
+    def _count_at(self, entry: JobEntry, member: Member, node: int) -> None:
+        entry.at[member.uid] = node
+        self.residents[node][member.uid] = (entry, member)
+
+    def _uncount_at(self, entry: JobEntry, member: Member, node: int) -> None:
+        del entry.at[member.uid], self.residents[node][member.uid]
+
+    def _trim(self, entry: JobEntry) -> None:
+        """Release what a job must not keep: all members, or those beyond its largest size."""
+        if not entry.job.wants:
+            self.release_all(entry)
+        elif entry.job.sizes:
+            self.shrink(entry, entry.job.sizes[-1] - (not entry.has_master))
+        self.journal.set(entry, "staying", entry.kept)
+
+    def divide(self) -> None:
+        """Compute the fair shares from the capacity and what every team wants.
+
+        Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
+        """
+        self.accounts.begin_division()
+        for node in self.board.closed:
+            for entry, member in self.residents[node].values():
+                if entry.account:
+                    self.accounts.capacity[entry.job.flavor] += self.gpus_of(member.requests)
+        self.accounts.divide()
+
+    def _hold_promised(self, entry: JobEntry) -> None:
+        """Seat a pending pod on the node that it is nominated for.
+
+        If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
+        is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
+        """
+        request = entry.request
+        node = self.board.number.get(request.reserved or request.nominated) if request else None
+        if request is None or node is None or (request.reserved and not self.board.fits(entry.master, node)):
+            return
+        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
+        self.set_served(entry, True)
+
+    def gpus_of(self, requests: Resources) -> int:
+        """The GPUs among these requests."""
+        known = self._gpus_of.get(id(requests))
+        if known is None:
+            known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
+            self._gpus_of[id(requests)] = known
+        return known[1]
+
+    def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
+        """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        return refusal(self.accounts, entry, need, *rules)
+
+    def charge(self, entry: JobEntry, requests: Resources, sign: int) -> None:
+        """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
+        if entry.account:
+            entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible)
+
+    def _charge_member(self, entry: JobEntry, member: Member, sign: int) -> None:
+        """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
+        there (35).
+        """
+        if member.node is None or member.node in self.board.number:
+            self.charge(entry, member.requests, sign)
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def set_served(self, entry: JobEntry, served: bool) -> None:
+        """Note whether the entry has its minimum or keeps what it has."""
+        if entry.served is not served:
+            self.journal.set(entry, "served", served)
+
+    def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
+        """Note whether its seats are only held for it (37)."""
+        if entry.reserves is not reserves:
+            change = partial(self._set_reserves, entry)
+            self.journal.do(partial(change, reserves), undo=partial(change, not reserves))
+
+    def _set_reserves(self, entry: JobEntry, reserves: bool) -> None:
+        entry.reserves = reserves
+        seated = sum(entry.ask(seat.role).gpus for seat in entry.seats)
+        self._count_held(entry, seated if reserves else -seated)
+
+    def _count_held(self, entry: JobEntry, gpus: int) -> None:
+        for account in entry.account.path if entry.account else ():
+            account.held += gpus
+
+    def set_asked(self, entry: JobEntry, gpus: int | None) -> None:
+        """Note for how many GPUs it asks for new nodes; None if it does not."""
+        if entry.asked != gpus:
+            self.journal.do(partial(self._set_asked, entry, gpus), undo=partial(self._set_asked, entry, entry.asked))
+            self.touched.add(entry)
+
+    def _set_asked(self, entry: JobEntry, gpus: int | None) -> None:
+        more = (gpus or 0) - (entry.asked or 0)
+        for account in entry.account.path if entry.account else ():
+            account.asked += more
+            account.fixed += 0 if entry.job.preemptible else more
+        entry.asked = gpus
+
+    def release(self, entry: JobEntry, member: Member) -> None:
+        """Give up a kept member."""
+        self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
+
+    def restore(self, entry: JobEntry, member: Member) -> None:
+        """Keep a released member after all."""
+        at = bisect_right(entry.kept, keep_order(member), key=keep_order)
+        self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
+
+    def _change_kept(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+        change = partial(self._keep, entry, member)
+        self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
+        node = entry.at.get(member.uid)
+        if node is not None:
+            load = self.board.hold if sign > 0 else self.board.release
+            load(member.requests, member.host_ports, node, now=False)
+
+    def _keep(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+        entry.kept = kept
+        node = entry.at.get(member.uid)
+        if node is not None and sign > 0:
+            self.residents[node][member.uid] = (entry, member)
+        elif node is not None:
+            del self.residents[node][member.uid]
+        if member.uid in self.taken:
+            self._count_taken(member.uid, goes=sign < 0)
+        self._charge_member(entry, member, sign)
+        self.touched.add(entry)
+
+    def release_all(self, entry: JobEntry) -> None:
+        """Give up all its members."""
+        for member in reversed(entry.kept):
+            self.release(entry, member)
+
+    def displace(self, entry: JobEntry) -> None:
+        """Take all its members and seats for another job. It may come back later in the pass with the room that is
+        left.
+        """
+        self.journal.set(entry, "displaced", True)
+        self.displaced.add(entry)
+        self.set_served(entry, False)
+        for seat in entry.seats[::-1]:
+            self.stand(entry, seat)
+        self.release_all(entry)
+
+    def shrink(self, entry: JobEntry, size: int) -> None:
+        """Release workers, the highest indices first, until the job has that size."""
+        for seat in entry.seats[::-1]:
+            if entry.size > size and seat.role != MASTER:
+                self.stand(entry, seat)
+        for member in entry.kept[::-1]:
+            if entry.size <= size or member.role == MASTER:
+                return
+            self.release(entry, member)
+
+    def note_taken(self, entry: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
+        """Record that `taker` took these members of the entry."""
+        if entry is taker:
+            return
+        self.journal.set(entry, "losses", entry.losses + (entry.team != taker.team))
+        self.journal.set(entry, "takers", tuple(dict.fromkeys((*entry.takers, taker))))
+        more = tuple((entry, member) for member in members)
+        self.journal.set(taker, "took", (*taker.took, *more))
+        for _, member in more:
+            self._attribute(entry, member, taker)
+
+    def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
+        change = partial(self._set_taken, member.uid)
+        self.journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.taken.get(member.uid)))
+
+    def _set_taken(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
+        if taken is None:
+            del self.taken[uid]
+            self.tally.put(uid, None)
+            return
+        self.taken[uid] = taken
+        self._count_taken(uid, goes=not self._keeps(taken[0], taken[1]))
+
+    def _count_taken(self, uid: str, *, goes: bool) -> None:
+        """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of
+        others (138).
+        """
+        owner, _, taker = self.taken[uid]
+        is_eviction = owner.team != taker.team or taker.request is not None
+        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
+
+    def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
+        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
+        for uid, (owner, member, taker) in self.taken.items():
+            if not self._keeps(owner, member):
+                yield uid, owner, taker
+
+    def _keeps(self, owner: JobEntry, member: Member) -> bool:
+        node = owner.at.get(member.uid)
+        return member.uid in self.residents[node] if node is not None else member in owner.kept
+
+    def brake(self, taker: JobEntry, *, since: int) -> bool:
+        """Whether a brake forbids what it took after its first `since` pods. Remembered until it is served
+        after all.
+        """
+        return self.brake_taken(taker, (member.uid for _, member in taker.took[since:]))
+
+    def brake_taken(self, taker: JobEntry, pods: Iterable[str]) -> bool:
+        """Whether a brake forbids that these pods (uids) go for it (138)."""
+        wanted = len(self.tally.going.keys() & set(pods))
+        if not wanted:
+            return False
+        found = braked(self.snapshot.brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
+        if found is not None:
+            self.braked[taker] = found
+        return found is not None
+
+    def _waits_behind(self, taker: JobEntry) -> bool:
+        """Whether an entry of its team that ranks before it waits for a brake.
+
+        Else small takers would use up the limit each minute, and a large one would never pass (138).
+        """
+        ahead = (entry for entry, one in self.braked.items() if not one.waits_for_a_person)
+        team = taker_of(taker).team
+        return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
+
+    def spares_whole_jobs(self, entry: JobEntry) -> bool:
+        """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
+        return entry.job.uid in self.in_vain
+
+    def note_given_back(self, entry: JobEntry) -> None:
+        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
+        took = entry.took
+        self.journal.set(entry, "took", ())
+        for owner, member in took:
+            there = [taker for taker in entry.takers if owner.at.get(member.uid) in taker.near] or entry.takers
+            others = [taker for taker in owner.takers if taker is not entry]
+            self.journal.set(owner, "takers", tuple(dict.fromkeys((*others, *there))))
+            for taker in there:
+                self.journal.set(taker, "took", (*taker.took, (owner, member)))
+                self._attribute(owner, member, taker)
+
+    def fits_back(self, entry: JobEntry, member: Member) -> bool:
+        """Whether a released member still has its room, and its team may still use that."""
+        node = entry.at.get(member.uid)
+        if self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT):
+            return False
+        return node is None or self.board.fits_load(member.requests, member.host_ports, node)
+
+    def keep_again(self, entry: JobEntry, size: int) -> None:
+        """Keep released members that still have their room, up to that size; none without the master, if it had one."""
+        for member in list(self.released(entry)):
+            if entry.size < size and self.fits_back(entry, member):
+                self.restore(entry, member)
+            elif member.role == MASTER:
+                return
+
+    def released(self, entry: JobEntry) -> Iterator[Member]:
+        """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
+        kept = {m.uid for m in entry.kept}
+        return (m for m in entry.staying if m.uid not in kept)
+
+    # -- seats -------------------------------------------------------------------------------------------------------
+
+    def sit(self, entry: JobEntry, seat: Seat) -> None:
+        """Give the job a seat, whose room is held from here on."""
+        self._change_seats(entry, seat, (*entry.seats, seat), +1)
+
+    def stand(self, entry: JobEntry, seat: Seat) -> None:
+        """Take a seat away again."""
+        after = list(entry.seats)
+        after.remove(seat)
+        self._change_seats(entry, seat, tuple(after), -1)
+
+    def _change_seats(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
+        change, ask = partial(self._seat, entry, seat), entry.ask(seat.role)
+        load = self.board.hold if sign > 0 else self.board.release
+        load(ask.shape.requests, ask.ports, seat.node, now=seat.ready)
+        self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
+
+    def _seat(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
+        entry.seats = seats
+        if sign > 0:
+            self.seated[seat.node].append((entry, seat))
+        else:
+            self.seated[seat.node].remove((entry, seat))
+        self.charge(entry, entry.ask(seat.role).shape.requests, sign)
+        if entry.reserves:
+            self._count_held(entry, sign * entry.ask(seat.role).gpus)
+        self.touched.add(entry)
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return self.journal.mark()
+
+    def roll_back(self, mark: int) -> None:
+        """Undo every change since `mark` to entries, accounts and board."""
+        self.journal.roll_back(mark)
+
+
+def _same_frame(before: Snapshot, after: Snapshot) -> bool:
+    """Whether teams, flavors, GPU resources and the reclaim switch are the same."""
+    return (
+        before.gpu_resources == after.gpu_resources
+        and (before.flavors is after.flavors or before.flavors == after.flavors)
+        and (before.teams is after.teams or before.teams == after.teams)
+        and (before.team_of is after.team_of or before.team_of == after.team_of)
+        and before.default_team == after.default_team
+        and before.reclaiming is after.reclaiming
+    )

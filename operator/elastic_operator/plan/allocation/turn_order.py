@@ -1,0 +1,66 @@
+"""The order of turns: the team that stands lowest relative to its fair share is next, level by level from the top (32).
+
+A team's use counts for its parent, so each turn changes the standing of all teams under that parent. Therefore teams
+with one parent are ordered among themselves, and parents by the first team under each: a turn moves one heap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+
+from elastic_operator.plan.allocation.accounts import Account, saturation
+
+Standing = tuple[tuple[float, ...], int, float, str, str, str]
+"""The saturations on the path to one account; the last string is its flavor."""
+_Entry = tuple[Standing, Account | None]
+
+_FIRST: Standing = ((-1.0,), 0, 0.0, "", "", "")
+"""The standing of jobs without GPUs: they take nothing that is shared."""
+
+
+def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
+    """Serve the account that stands lowest, again and again. An account for which `serve` returns False has no more
+    turns.
+
+    An account whose standing has changed since it was queued is sorted in again when it comes up.
+    """
+    heaps: dict[Account | None, list[_Entry]] = {}
+    for account in accounts:
+        heaps.setdefault(account.parent if account else None, []).append((_below_parent(account), account))
+    for heap in heaps.values():
+        heapify(heap)
+    parents = [(_of_first(parent, heap), parent) for parent, heap in heaps.items()]
+    heapify(parents)
+    while parents:
+        known, parent = heappop(parents)
+        heap = heaps[parent]
+        account = _first(heap)
+        if known == _of_first(parent, heap) and not serve(account):
+            heappop(heap)
+        if heap:
+            heappush(parents, (_of_first(parent, heap), parent))
+
+
+def _first(heap: list[_Entry]) -> Account | None:
+    """The account of the heap that stands lowest now; entries with an old standing are sorted in again."""
+    while True:
+        known, account = heap[0]
+        now = _below_parent(account)
+        if known == now:
+            return account
+        heapreplace(heap, (now, account))
+
+
+def _below_parent(account: Account | None) -> Standing:
+    if account is None:
+        return _FIRST
+    team = account.team
+    return (saturation(account.used, account.share),), -team.priority, team.created, team.uid, team.name, account.flavor
+
+
+def _of_first(parent: Account | None, heap: list[_Entry]) -> Standing:
+    """The standing of the first account of the heap, from the top down."""
+    (standing, priority, created, uid, name, flavor), _ = heap[0]
+    above = tuple(saturation(one.used, one.share) for one in reversed(parent.path)) if parent else ()
+    return (*above, *standing), priority, created, uid, name, flavor

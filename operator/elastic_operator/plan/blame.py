@@ -1,0 +1,57 @@
+"""Finds the objects at which a computation over many of them raises (88)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+
+T = TypeVar("T")
+
+MOST_TRIES = 256
+"""Calls of the work in one search: enough for some twenty culprits among a thousand, and a few seconds at worst."""
+
+
+def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
+    """The suspects at which `work` raises, found by halving all groups in turn.
+
+    None if it also raises without any of them, or only for several of them together. If there are too many culprits to
+    find each of them in `MOST_TRIES` calls, a group that raises is blamed as a whole.
+    """
+    if _raises(work, suspects[:0]) or not _raises(work, suspects):
+        return []
+    groups, found, tries = deque([(0, len(suspects))]), [], MOST_TRIES
+    while groups and tries > 0:
+        start, end = groups.popleft()
+        if end - start == 1:
+            found.append((start, end))
+            continue
+        middle = (start + end) // 2
+        groups.extend(half for half in ((start, middle), (middle, end)) if _raises(work, suspects[slice(*half)]))
+        tries -= 2
+    return [suspect for start, end in sorted((*found, *groups)) for suspect in suspects[start:end]]
+
+
+def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
+    """The jobs and pending pods at which an allocation raises."""
+    everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.requests)
+
+    def work(some: Sequence[JobDemand | PendingPod]) -> None:
+        jobs = tuple(one for one in some if isinstance(one, JobDemand))
+        requests = tuple(one for one in some if isinstance(one, PendingPod))
+        allocation = allocate(replace(snapshot, jobs=jobs, requests=requests))
+        _ = allocation.evictions, allocation.reclaims  # made when they are read
+
+    return culprits(everyone, work)
+
+
+def _raises(work: Callable[[Sequence[T]], object], some: Sequence[T]) -> bool:
+    try:
+        work(some)
+    except Exception:  # noqa: BLE001 - the question is whether
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""What decisions are made from, and what is decided: frozen dataclasses without rules."""

@@ -1,0 +1,191 @@
+"""What is decided: assignments and grants for all jobs (`allocation`), and the plan of one pass for one job
+(`reconcile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from elastic_operator.api.status import JobStatus, Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A pod to create. `node` None: kube-scheduler chooses (10). `ready`: its room is free now, and not only soon."""
+
+    role: str
+    index: int
+    node: str | None
+    ready: bool
+
+
+class Assignment(NamedTuple):
+    """What one job gets. `keep` and `release` together are its members, by uid; `create` are the pods that are missing.
+
+    `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. The last is a job that has lost
+    pods and keeps the others, with nothing to create, as long as no other job needs their room (16).
+    """
+
+    replicas: int
+    keep: tuple[str, ...]
+    release: tuple[str, ...]
+    create: tuple[Slot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
+
+    `wake_at` is when the answer may change without any other change. `takers` are the names of those for whom pods are
+    released; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose pods
+    for it.
+    """
+
+    replicas: int
+    keep: tuple[str, ...]
+    release: tuple[str, ...]
+    create: tuple[Slot, ...]
+    limit: Limit
+    message: str
+    wake_at: float | None = None
+    takers: tuple[str, ...] = ()
+    reclaimed: bool = False
+    givers: tuple[str, ...] = ()
+
+    def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
+        """The grant while the pods `held` stay, `size` pods are the target, and the takers named in `without` get
+        nothing (139).
+
+        Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
+        """
+        keep = (*self.keep, *(uid for uid in self.release if uid in held))
+        release = tuple(uid for uid in self.release if uid not in held)
+        soonest = sorted(self.create, key=lambda slot: not slot.ready)
+        create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
+        if release:
+            takers = tuple(name for name in self.takers if name not in without)
+            return replace(
+                self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
+            )
+        create = tuple(slot for slot in create if slot.ready)
+        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
+
+    `uid`, `namespace` and `name` are the pending pod's. `losers` are the jobs that lose the victims: uid to name.
+    Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
+    far.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    victims: tuple[str, ...] = ()
+    losers: Mapping[str, str] = field(default_factory=dict)
+    reserved: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the pod must first be nominated for this node."""
+        return self.node != self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The pods (by uid) that a job loses to other teams, and the names of the takers."""
+
+    job_uid: str
+    pods: tuple[str, ...]
+    takers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
+
+    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
+    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
+    PriorityClass instead of the template's (97).
+    """
+
+    role: str
+    index: int
+    node: str | None
+    incarnation: int
+    nnodes: tuple[int, int]
+    master_epoch: int = 0
+    membership: str = ""
+    old_secret: bool = False
+    own_class: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete exactly that pod (UID precondition). `force`: its node is gone, so its grace is 0."""
+
+    name: str
+    uid: str
+    reason: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on the job: `type` is Normal or Warning."""
+
+    reason: str
+    message: str
+    type: str = "Normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The address and node of the master that the job's Service leads to (6, 7); both "" for no master."""
+
+    address: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
+
+    name: str
+    uid: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
+
+    The `membership` is written to the master of an Elastic job together with the deletes.
+
+    `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
+    end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
+    where the job's Service must lead; None leaves it as it is.
+    """
+
+    status: JobStatus
+    commit_first: bool = False
+    deletes: tuple[DeletePod, ...] = ()
+    creates: tuple[CreatePod, ...] = ()
+    events: tuple[Event, ...] = ()
+    delete_job: bool = False
+    route: Route | None = None
+    membership: Membership | None = None
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why nothing is reclaimed now: one word, and a sentence."""
+
+    reason: str
+    message: str

@@ -1,0 +1,88 @@
+"""Judges whether so many nodes went away at once that none of them is taken for lost (86).
+
+One machine that dies is one node that is not Ready. When many go within moments, it is more likely that the API server
+cannot hear them: a load balancer, a switch, the network. Their pods run on. To give them up would end all jobs at once
+and start a second copy of each beside the first. Kubernetes' own node controller evicts nobody when all nodes of a zone
+are away, and slows down when more than 55 % are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+
+FEW = 2
+"""This many nodes may always be lost at once, or a third of all nodes if that is more."""
+WINDOW_SECONDS = 120.0
+"""Nodes that went within this time of each other went at once."""
+BACK_SECONDS = 300.0
+"""Once most nodes are back, the others have this long to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """A node, and the time since which it is away (not Ready) or back; None if it did not come back lately.
+
+    `went` is when a node that is back had gone away, None if that is not known. `out_of_service`: somebody has given it
+    up by that taint.
+    """
+
+    name: str
+    ready: bool
+    since: float | None
+    went: float | None = None
+    out_of_service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Too many of the nodes are away: until then (inf: until most are back) those in `kept` are not given up.
+
+    A node that went earlier or later is judged by itself.
+    """
+
+    away: int
+    of: int
+    until: float
+    kept: frozenset[str] = frozenset()
+
+    @property
+    def message(self) -> str:
+        """What has happened, and what can be done about it, in words."""
+        return (
+            f"{self.away} of {self.of} nodes are not Ready: too many at once for machines that died, so pods there are"
+            f" not given up before most nodes have been back for {BACK_SECONDS:.0f} s. Look at the network between"
+            " nodes and API server; delete a node that is dead, or taint it node.kubernetes.io/out-of-service."
+        )
+
+
+def disruption(nodes: Iterable[NodeTimes], now: float) -> Disruption | None:
+    """The disruption at `now` among `nodes`, which are all nodes; None if each node is judged by itself."""
+    nodes = tuple(nodes)
+    alive = [node for node in nodes if not node.out_of_service]
+    most = max(FEW, len(alive) // 3)
+    away = [node.since for node in alive if not node.ready and node.since is not None]
+    back = [(node.went, node.since + BACK_SECONDS) for node in alive if node.ready and node.since is not None]
+    back = [(went, end) for went, end in back if end > now]
+    begin = _busiest([*away, *(went for went, _ in back if went is not None)])
+    at_once = sum(_within(begin, time) for time in away)
+    waits = sorted(end for went, end in back if went is None or _within(begin, went))
+    too_many = at_once + len(waits) - most
+    if too_many <= 0:
+        return None
+    until = inf if at_once > most else waits[too_many - 1]
+    kept = (n.name for n in alive if not n.ready and n.since is not None and _within(begin, n.since))
+    return Disruption(len(away), len(alive), until, frozenset(kept))
+
+
+def _within(begin: float, time: float) -> bool:
+    return begin <= time <= begin + WINDOW_SECONDS
+
+
+def _busiest(times: Sequence[float]) -> float:
+    """The start of the window that contains the most of these times."""
+    times = sorted(times)
+    counts = (bisect_right(times, time + WINDOW_SECONDS) - index for index, time in enumerate(times))
+    return max(zip(counts, times, strict=True), default=(0, 0.0))[1]

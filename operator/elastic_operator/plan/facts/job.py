@@ -1,0 +1,213 @@
+"""The immutable facts of one job with its pods, as the stores show it. The job's plan is made from them.
+
+Times are seconds since the epoch on the API server's clock, as floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.facts.disruption import Disruption
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.snapshot import HostPort, Resources
+
+STARTS = ("", "ContainerCreating", "PodInitializing")
+"""The kubelet's reasons for a container that starts without trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class MainContainer:
+    """State of a pod's main container; all None/False before it starts.
+
+    `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
+    process that failed first in it, negative for a signal, if its log names it. `waiting_container` is the container
+    that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
+    began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
+    kubelet names no trouble, so an init container runs or an image is pulled (136).
+    """
+
+    running_since: float | None = None
+    exit_code: int | None = None
+    finished_at: float | None = None
+    reason: str = ""
+    message: str = ""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    waiting_container: str = ""
+    waiting_since: float | None = None
+    is_on_its_way: bool = False
+    is_consequence: bool = False
+    script_exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPod:
+    """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
+
+    `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
+    `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no node, and
+    `unschedulable_since` is the time since when.
+
+    `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of what it was made from (19), "" for
+    pods that do not have it. The master of an Elastic job has a `master_epoch`, and `membership` as it was last
+    written. `own_secret` is False for pods of Elastic jobs of older releases, whose Secret has no uid in its name (97).
+    """
+
+    name: str
+    uid: str
+    role: str
+    index: int
+    incarnation: int
+    phase: str
+    created: float
+    node: str | None = None
+    bound: bool = False
+    bound_since: float | None = None
+    deleting_since: float | None = None
+    grace_seconds: float = 0.0
+    ready: bool = False
+    requests: Resources = field(default_factory=dict)
+    gpus: int = 0
+    host_ports: frozenset[HostPort] = frozenset()
+    main: MainContainer = MainContainer()
+    disrupted: str = ""
+    refused: bool = False
+    unschedulable: str = ""
+    unschedulable_since: float | None = None
+    nnodes: tuple[int, int] | None = None
+    template: str = ""
+    pod_ip: str | None = None
+    master_epoch: int | None = None
+    membership: str = ""
+    own_secret: bool = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended and holds no resources."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The pods (uids) that form one group by the logs of a Torchrun job's pods, which are read since then (146).
+
+    Empty if the logs show no group, or one of more or fewer pods.
+    """
+
+    asked_since: float
+    pods: frozenset[str] = frozenset()
+
+
+NOBODY_ASKS = Group(-inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Survivors:
+    """The running pods on Ready nodes, master first, and the time since when the first of the other nodes is not Ready.
+
+    The time is inf if it is not known.
+    """
+
+    pods: tuple[OwnPod, ...]
+    since: float
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The pods' uids."""
+        return frozenset(pod.uid for pod in self.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How nodes are asked for: by pods that wait for the scheduler, after a delay and within a limit (49)."""
+
+    delay_seconds: float = 30.0
+    timeout_seconds: float = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
+    (143).
+    """
+
+    since: float
+    in_turns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as the stores show it.
+
+    `invalid` is the message for the user if the spec cannot be read. `spec` is then the last one that could be read,
+    None if there is none (99). `deleted`: it is deleted, and a finalizer keeps it. `unknown_fields` are fields that
+    this release does not know, `unused_flags` flags of torchrun in its templates that are not used (130).
+    `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `foreign_names` are pod
+    names of this job that pods of others have (82). `fingerprints` are those that pods of each role must have (19).
+
+    `trouble` says why the last write for this job failed, while it is retried. `blocked` says why the API server
+    accepts no more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept
+    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88),
+    `unallocated` that the allocation raised.
+    `uncounted` names the devices that it asks for and that are not counted. `left_out` are PriorityClasses in its
+    templates that its pods do not get (97). `unkept` are fields of its status that the API server drops, as the
+    definition is of an older release.
+
+    `provisioning` is set if its pods may ask for nodes. `report` is the last report of one of its masters. `heard` is
+    when a master last answered, or when the operator began to ask every second, if that is later: None if that is about
+    to begin, -inf if no master is asked (92). `group` is what the logs of its pods show since they are read: None if
+    that is about to begin (146). `disruption` is set while too many nodes are away for any to be given up (86).
+    `closed` are the nodes that its unbound pods are pinned to and that take no pods now, each with the reason (142).
+
+    `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
+    long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
+    it to matter (143).
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    created: float
+    status: JobStatus
+    spec: JobSpec | None
+    invalid: str = ""
+    deleted: bool = False
+    unknown_fields: str = ""
+    unused_flags: str = ""
+    priority: int = 0
+    ignored_priority: tuple[str, str] = ("", "")
+    pods: tuple[OwnPod, ...] = ()
+    foreign_names: frozenset[str] = frozenset()
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""
+    blocked: str = ""
+    refused: str = ""
+    fault: str = ""
+    unallocated: bool = False
+    provisioning: Provisioning | None = None
+    report: Report | None = None
+    heard: float | None = -inf
+    group: Group | None = NOBODY_ASKS
+    disruption: Disruption | None = None
+    closed: Mapping[str, str] = field(default_factory=dict)
+    uncounted: str = ""
+    left_out: str = ""
+    grace_ceiling: int | None = None
+    start_seconds: int = 0
+    unkept: frozenset[str] = frozenset()
+    quiet: Quiet | None = None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def stands(self) -> str:
+        """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
+        return self.invalid or self.refused

@@ -1,0 +1,114 @@
+"""Reads from a pod template what kube-scheduler will ask of a node for each pod made from it.
+
+The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
+schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from elastic_operator.api.template import requests_of
+from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration, host_port
+
+VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
+"""Claim name -> "bound" (to a volume reachable from every node), "unbound", or "zonal" (its volume has node affinity).
+A claim that is missing here does not exist (yet).
+"""
+
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+NAME_FIELD = "metadata.name"
+
+
+def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+    """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
+    if not nodes:
+        return shape
+    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
+    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
+    return replace(shape, affinity=added)
+
+
+def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
+    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) asks of its node.
+
+    `requests` includes `pods: 1`. `gpus` is the sum over `gpu_resources`.
+    """
+    pod = template["spec"]
+    requests = {**requests_of(template), "pods": 1}
+    because = next(_unknowable(pod, volumes), "")
+    return PodShape(
+        requests=requests,
+        gpus=sum(requests.get(name, 0) for name in gpu_resources),
+        node_selector=dict(pod.get("nodeSelector") or {}),
+        affinity=_affinity_terms(pod),
+        tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),
+        host_ports=frozenset(_host_ports(pod)),
+        pinnable=not because,
+        unpinned_because=because,
+    )
+
+
+def _affinity_terms(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    required = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return tuple(required.get("nodeSelectorTerms") or ())
+
+
+def _toleration(toleration: Mapping[str, Any]) -> Toleration:
+    return Toleration(
+        key=toleration.get("key") or "",
+        operator=toleration.get("operator") or "Equal",
+        value=toleration.get("value") or "",
+        effect=toleration.get("effect") or "",
+    )
+
+
+def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
+    """What containers and sidecars take of the node's ports; with hostNetwork every container port is one."""
+    sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
+    for container in [*pod["containers"], *sidecars]:
+        for port in container.get("ports") or []:
+            number = port.get("hostPort") or (port.get("containerPort") if pod.get("hostNetwork") else None)
+            if number:
+                yield host_port(port.get("hostIP") or "", port.get("protocol") or "", number)
+
+
+def _unknowable(pod: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
+    """Reasons why the planner cannot foresee the pod's place, the most decisive first."""
+    scheduler = pod.get("schedulerName") or DEFAULT_SCHEDULER
+    if scheduler != DEFAULT_SCHEDULER:
+        yield f"schedulerName is {scheduler}"
+    if pod.get("nodeName"):
+        yield f"nodeName is set to {pod['nodeName']}"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if _at(pod, "affinity", kind).get("requiredDuringSchedulingIgnoredDuringExecution"):
+            yield f"it has required {kind}"
+    for constraint in pod.get("topologySpreadConstraints") or []:
+        if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
+            yield f"it has a DoNotSchedule topologySpreadConstraint on {constraint.get('topologyKey', '')}"
+    if pod.get("resourceClaims"):
+        yield "it has resourceClaims"
+    for volume in pod.get("volumes") or []:
+        yield from _unknowable_volume(volume, volumes)
+
+
+def _unknowable_volume(volume: Mapping[str, Any], volumes: VolumeFacts) -> Iterator[str]:
+    if _at(volume, "ephemeral").get("volumeClaimTemplate"):
+        yield f"its volume {volume.get('name', '')} is claimed per pod"
+    claim = _at(volume, "persistentVolumeClaim").get("claimName")
+    fact = volumes.get(claim, "unbound") if claim else "bound"
+    if fact == "unbound":
+        yield f"PersistentVolumeClaim {claim} is not bound"
+    if fact == "zonal":
+        yield f"the volume of PersistentVolumeClaim {claim} is reachable from some nodes only"
+
+
+def _at(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """The object at `path`, empty where any part of the path is absent or null."""
+    for key in path:
+        value = value.get(key) or {}
+    return value

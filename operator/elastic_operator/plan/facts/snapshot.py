@@ -1,0 +1,267 @@
+"""The immutable facts that the allocator decides from: nodes, jobs' demands, pending pods of others.
+
+`job.py` has the jobs themselves, `decisions.py` the decisions. Times are seconds since the epoch on the API server's
+clock, as floats. Resources are integers: cpu in millicores, memory and storage in bytes, everything else (GPUs, pods)
+in units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+
+Resources = Mapping[str, int]
+HostPort = tuple[str, str, int]
+"""hostIP ("" = all), protocol, port."""
+
+
+def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
+    """A port of the node, as a pod asks for it."""
+    return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, and what is used on it by anything but live members of our jobs.
+
+    `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
+    listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
+    resources are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by owner: namespace
+    -> extended resource -> GPUs.
+    """
+
+    name: str
+    allocatable: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    used: Resources = field(default_factory=dict)
+    used_ports: frozenset[HostPort] = frozenset()
+    leaving: Resources = field(default_factory=dict)
+    used_by: Mapping[str, Resources] = field(default_factory=dict)
+    leaving_by: Mapping[str, Resources] = field(default_factory=dict)
+
+    @property
+    def usable(self) -> bool:
+        """Whether new pods may go there at all (taints aside)."""
+        return self.ready and not self.unschedulable
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape:
+    """What kube-scheduler will ask of a node for a pod made from one template.
+
+    `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
+    if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
+    scheduler will ask (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
+    scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
+    """
+
+    requests: Resources
+    gpus: int = 0
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[Mapping[str, Any], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: frozenset[HostPort] = frozenset()
+    pinnable: bool = True
+    unpinned_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
+
+    `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    """
+
+    uid: str
+    role: str
+    index: int
+    node: str | None
+    requests: Resources
+    host_ports: frozenset[HostPort] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class JobDemand:
+    """What the allocator knows of one job.
+
+    `sizes` are the allowed sizes in pods, ascending; empty for a job that gets no new pods. `holds_place` is True for a
+    job that runs, or is between two incarnations: it is served with the running jobs of its priority. `free_up_to` is
+    the size up to which growth is never delayed (its last granted size, or any size after an edit). Larger sizes wait
+    until `grow_after`; that is later for a job that `loses_work` with each change (62). Sizes of `failed_size` or more
+    wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a
+    job that must have no pods (suspended, ended, invalid).
+
+    `flavor` is the kind of GPU it uses, "" if it asks for none. If that is not clear, `flavor_problem` says why in
+    words, and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and loses no
+    pods to others. Pods of others go for it only if it `takes`, and only from `takes_from` on (139); it always gets
+    what is idle. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
+    for its minimum.
+
+    In autoscaled pools, pods of it may ask for new nodes for what its minimum lacks, from `nodes_from` on (None: never)
+    (49). `waiting` are the pods that ask, until `nodes_until`. They are no members: they hold nothing. `pod_priorities`
+    are those of its master and of its workers, as kube-scheduler sees them. `avoided` describes in words the nodes that
+    its shapes are kept from for a while (137).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    created: float
+    sizes: tuple[int, ...]
+    master: PodShape
+    worker: PodShape
+    members: tuple[Member, ...] = ()
+    taken_indices: frozenset[int] = frozenset()
+    holds_place: bool = False
+    free_up_to: int = 0
+    grow_after: float = 0.0
+    loses_work: bool = False
+    failed_size: int | None = None
+    failed_until: float = 0.0
+    failed_reason: str = ""
+    wants: bool = True
+    flavor: str = DEFAULT_FLAVOR
+    flavor_problem: str = ""
+    preemptible: bool = True
+    takes: bool = True
+    takes_from: float = 0.0
+    running_since: float = 0.0
+    waiting_since: float = 0.0
+    pod_priorities: tuple[int, int] = (1, 0)
+    avoided: tuple[str, ...] = ()
+    waiting: tuple[Member, ...] = ()
+    nodes_from: float | None = None
+    nodes_until: float = 0.0
+
+    def shape_of(self, role: str) -> PodShape:
+        """What its pods of that role ask for."""
+        return self.master if role == MASTER else self.worker
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pending GPU pod that is not ours, for which kube-scheduler has found no room.
+
+    `nominated` is the node that anybody but the operator has nominated it for. `reserved` is the node that the operator
+    has nominated it for: what is free there, or becomes free, belongs to it (45). `preempts`: kube-scheduler would
+    evict pods of lower priority for it by itself, so the operator deletes no pod of lower priority for it.
+    `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound volumes, claims). The pods
+    of one `gang` ("" = none) get all their places in one pass, or none (144). A gang that `may_be_split` is served pod
+    by pod if its team is not guaranteed all of it. A pod that does not `take` only gets what is free.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    created: float
+    shape: PodShape
+    flavor: str = DEFAULT_FLAVOR
+    priority: int = 0
+    nominated: str = ""
+    reserved: str = ""
+    preempts: bool = True
+    unplannable: str = ""
+    gang: str = ""
+    may_be_split: bool = False
+    takes: bool = True
+
+    @property
+    def promised(self) -> bool:
+        """Whether it has a place that nobody else may have."""
+        return bool(self.reserved or self.nominated)
+
+
+UNBRAKED = 1 << 60
+
+
+class Brake(StrEnum):
+    """The limits on reclaim, by the names of their settings (138)."""
+
+    FOR_ONE = "reclaim.maxEvictionsPerDecision"
+    IN_ALL = "reclaim.maxEvictionsPerMinute"
+
+
+class Taker(NamedTuple):
+    """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others go."""
+
+    team: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """The most pods of others that may go within a minute (138), for each team and for all together.
+
+    `gone` are the pods (uids) deleted for others within the last minute, each with its taker. A limit is `firm` if
+    somebody has set it. `kept` pods of the limit for all are for the taker `first` alone, which has waited for long.
+    """
+
+    for_one: int = UNBRAKED
+    in_all: int = UNBRAKED
+    gone: Mapping[str, Taker] = field(default_factory=dict)
+    firm: frozenset[Brake] = frozenset(Brake)
+    first: Taker | None = None
+    kept: int = 0
+
+    def kept_from(self, taker: Taker) -> int:
+        """The part of the limit for all that this taker may not use."""
+        return self.kept if self.first is not None and self.first != taker else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that the allocator decides from.
+
+    `gpu_resources` are the extended resources that count as GPUs. `team_of` names the team of each namespace that a
+    policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
+    the parent is among the `teams`, and what all these namespaces get is divided among them (111). A job that has
+    waited for `starvation_seconds` reserves what becomes free (37). Without `reclaiming` no team loses a pod to another
+    team or to pending pods (43); with it, no more than the `brakes` allow.
+    """
+
+    now: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[JobDemand, ...]
+    gpu_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    flavors: tuple[Flavor, ...] = (Flavor(),)
+    teams: tuple[Team, ...] = ()
+    team_of: Mapping[str, str] = field(default_factory=dict)
+    default_team: Team = NO_POLICY
+    requests: tuple[PendingPod, ...] = ()
+    starvation_seconds: float = 600.0
+    reclaiming: bool = True
+    brakes: Brakes = field(default_factory=Brakes)
+
+
+def gpus_in(snapshot: Snapshot) -> int:
+    """The GPUs of all nodes, whatever state they are in."""
+    names = snapshot.gpu_resources
+    return sum(node.allocatable.get(name, 0) for node in snapshot.nodes for name in names)

@@ -1,0 +1,72 @@
+"""Teams, flavors and quotas as the allocator reads them: who shares GPUs, of which kinds, and by which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_FLAVOR = "default"
+"""The kind of all GPUs if the settings name no kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A kind of GPU: the GPUs of these extended resources on nodes with these labels. No two flavors share a GPU."""
+
+    name: str = DEFAULT_FLAVOR
+    resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether the GPUs of a node with these labels are of this kind."""
+        return all(labels.get(key) == value for key, value in self.node_selector.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a team may use of one flavor, in GPUs.
+
+    `borrow_limit` is how far it may go above `guaranteed` (None = up to all idle GPUs, 0 = not at all), `lend_limit`
+    how much of an idle guarantee others may use (None = all of it). `weight` is its part of the GPUs that nobody is
+    guaranteed.
+    """
+
+    guaranteed: int = 0
+    borrow_limit: int | None = None
+    weight: int = 1
+    lend_limit: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The most it may use; None = no limit."""
+        return None if self.borrow_limit is None else self.guaranteed + self.borrow_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A quota policy; or without one (`has_policy` False) a namespace that no policy covers, or all of these together
+    (111).
+
+    Names are unique. A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing
+    guaranteed, idle GPUs may be borrowed. `priority` is the tier in which idle GPUs are handed out. No other team takes
+    a whole job of the team before it has run for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority
+    that cannot all run take turns of that length.
+    """
+
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    parent: str | None = None
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    priority: int = 0
+    max_gpus_per_job: int | None = None
+    min_runtime_seconds: int = 0
+    quantum_seconds: int | None = None
+    has_policy: bool = True
+
+
+NO_POLICY = Team("namespace", has_policy=False)
+"""The team of a namespace without a policy, unless the settings say otherwise."""
+
+DEFAULT_POLICY = "default policy"
+"""The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""

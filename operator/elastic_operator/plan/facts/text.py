@@ -1,0 +1,19 @@
+"""Counts and names in the sentences that users read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MOST_NAMED = 5
+"""A message names this many things of a kind, and says how many more there are."""
+
+
+def pods(count: int) -> str:
+    """The number of pods, in words."""
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """The names, the first few of them spelled out."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,71 @@
+"""How long a job has had pods on nodes, in all: the time that `activeDeadlineSeconds` counts (135)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation
+
+
+def holds_nodes(obs: Observation) -> bool:
+    """Whether the job has pods on nodes.
+
+    A pod that is being deleted on a node that is not Ready stays until the node is back or removed. It does not count.
+    """
+    pods = [pod for pod in obs.job.pods if pod.bound and not pod.ended]
+    return any(pod.deleting_since is None or pod.node not in obs.unready_nodes for pod in pods)
+
+
+def active_for(status: JobStatus, *, holds: bool, now: float) -> float:
+    """Seconds with pods on nodes up to now (`holds` as in `account`); without an account, by the job's history.
+
+    There is no account before the first pass of this release, and under an older definition, which has no such field.
+    """
+    if status.active_seconds is None:
+        spent, since = _from_history(status, holds=holds, now=now)
+    else:
+        spent, since = float(status.active_seconds), status.active_since
+    return spent + (now - seconds(since) if since else 0.0)
+
+
+def account(status: JobStatus, *, holds: bool, now: float) -> dict[str, object]:
+    """The account, brought up to date; `holds`: there are pods on nodes."""
+    if status.finished:
+        return {}
+    if status.active_seconds is None:
+        return _account(*_from_history(status, holds=holds, now=now))
+    if holds == (status.active_since is not None):
+        return {}
+    if holds:
+        return _account(status.active_seconds, at(now))
+    return _account(max(float(status.active_seconds), active_for(status, holds=False, now=now)), None)
+
+
+def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float, datetime | None]:
+    """The account of a job that has none: a new job, or one of a release that counted from the first start.
+
+    Such a release recorded when the job got its pods and when it lost them. What it did not record counts as time with
+    pods, as all time did then. So the job is not over at once, and its deadline does not begin again.
+    """
+    spent, since, ended = 0.0, status.start_time, None
+    for change in reversed(status.history):
+        if change.to == 0 and since is not None:
+            spent, since, ended = spent + seconds(change.time) - seconds(since), None, change.time
+        elif change.from_ == 0 and since is None:
+            since = change.time
+    if holds:
+        return spent, since or ended or at(now)  # pods that replace lost ones are no change that is written down
+    until = _without_pods_since(status)
+    return spent + (max(0.0, (until or now) - seconds(since)) if since else 0.0), None
+
+
+def _without_pods_since(status: JobStatus) -> float | None:
+    """The time since when the job has been granted no pods; None if it is granted some."""
+    admitted = status.condition(ConditionType.ADMITTED)
+    return seconds(admitted.last_transition_time) if admitted is not None and admitted.status == "False" else None
+
+
+def _account(spent: float, since: datetime | None) -> dict[str, object]:
+    return {"active_seconds": int(spent), "active_since": since}

@@ -1,0 +1,60 @@
+"""Nodes whose kubelets refused pods of a job: the job avoids them for a while, longer each time (137)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.job.observation import Observation
+
+TOGETHER_SECONDS = 10.0
+"""Losses within this time after the first one are one: they have one cause, a machine or a person."""
+AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
+REMEMBERED_SECONDS = 600.0
+"""The refusals are forgotten this long after the node is not avoided any more."""
+
+
+def refused_by(obs: Observation) -> dict[str, OwnPod]:
+    """The nodes whose kubelets have just refused members, each with one of them."""
+    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
+    return {pod.node: pod for pod in refused if pod.node}
+
+
+def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
+    """The nodes that are avoided, or were so lately, by name."""
+    return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
+
+
+def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
+    """The nodes to avoid, the latest ones last."""
+    known = remembered(obs.status, now)
+    for node, pod in refused_by(obs).items():
+        before = known.pop(node, None)
+        if before is None or not is_together(before, now):
+            times = 1 if before is None else before.times + 1
+            until = at(now + avoided_seconds(times) + 0.999)
+            before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
+        known[node] = before
+    return list(known.values())[-MAX_AVOIDED:]
+
+
+def avoiding(obs: Observation, now: float) -> Observation:
+    """The job with the nodes on which none of its pods is placed for now."""
+    known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
+    if not known:
+        return obs
+    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
+    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
+
+
+def avoided_seconds(times: int) -> int:
+    """How long a node is avoided after this many refusals in a row."""
+    return doubled(AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS, times)
+
+
+def is_together(known: AvoidedNode, now: float) -> bool:
+    """Whether the node's refusal now belongs to its refusal before."""
+    return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS

@@ -1,0 +1,238 @@
+"""The conditions of a job: one word and one sentence for each question a user asks.
+
+`Ready` is the STATUS column, `FullSize` the LIMITED BY column. Truth values are kstatus's, so that `kubectl wait`,
+Flux and Argo CD understand them: a job that can get no further without a person is Ready=False and Stalled=True.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.api.leftovers import removal
+from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
+from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.job.flapping import why_held
+from elastic_operator.plan.job.group import heard_by, is_whole, report_of
+from elastic_operator.plan.job.losses import REASONS as LOSSES
+from elastic_operator.plan.job.observation import Observation, is_running, set_condition
+from elastic_operator.plan.job.waiting import why_pods_wait
+
+READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
+STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
+TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
+"""Reasons of changes by which a job's room went to others. Their messages name the others."""
+
+
+def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
+    """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
+    phase, told = _phase(obs, grant, now)
+    status = obs.status
+    answers: list[tuple[ConditionType, bool, str, str]] = [
+        (ConditionType.READY, phase in READY_TRUE, phase, told),
+        (ConditionType.STALLED, phase in STALLED, phase if phase in STALLED else "Progressing", _if(phase, told)),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
+        (ConditionType.ADMITTED, *_admitted(obs)),
+        (ConditionType.RESIZING, *_resizing(obs, phase)),
+    ]
+    if not status.finished:
+        answers += [
+            (ConditionType.FULL_SIZE, *_full_size(obs, grant)),
+            (ConditionType.SUCCEEDED, False, "NotFinished", ""),
+            (ConditionType.FAILED, False, "NotFailed", ""),
+        ]
+    else:
+        left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
+        status = status.model_copy(update={"conditions": left})
+    for kind, value, reason, message in answers:
+        truth: Truth = "True" if value else "False"
+        status = set_condition(status, kind, truth, reason, message, obs.job.generation, now)
+    return status
+
+
+def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, str]:
+    """Reason and message of Ready."""
+    status, job = obs.status, obs.job
+    for kind, phase in ((ConditionType.FAILED, Phase.FAILED), (ConditionType.SUCCEEDED, Phase.SUCCEEDED)):
+        outcome = status.condition(kind)
+        if status.finished and outcome and outcome.status == "True":
+            return phase, outcome.message
+    if job.stands:
+        return Phase.INVALID_SPEC, _why_it_stands(obs)
+    if job.spec is None or job.spec.suspend:
+        left = sum(not pod.ended for pod in job.pods)
+        return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
+    if obs.held_back and status.retry:
+        return Phase.QUEUED, status.retry.reason
+    if not obs.live and (held := why_held(status)):
+        return Phase.QUEUED, held
+    if now < obs.hold_until and status.retry:
+        wait = int(obs.hold_until - now + 0.999)
+        again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
+        return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
+    if job.trouble:
+        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.trouble
+    nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
+    if status.target_replicas == 0 or nodes_asked:
+        told = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
+        return Phase.QUEUED, " ".join(filter(None, told))
+    return _group_phase(obs, now)
+
+
+def _suspended_by(status: JobStatus) -> str:
+    """The takers of its pods, if the operator took all of them."""
+    last = status.history[0] if status.history else None
+    return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
+
+
+def _why_it_stands(obs: Observation) -> str:
+    """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
+    if not obs.live:
+        return obs.job.stands
+    return f"{obs.job.stands.rstrip('.')}. Until it is edited its {pods(len(obs.live))} go on, and none is made."
+
+
+def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
+    """The phase of a job that has its place: how far its group is."""
+    status = obs.status
+    running = sum(is_running(pod) for pod in obs.live)
+    told = f"{running} of {pods(status.target_replicas)} run."
+    trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
+    told = f"{told} {trouble}".strip() + _kept(obs)
+    if not _enough(obs):
+        if running == 0:
+            again = status.incarnation > 1 and status.restarts > 0
+            return (Phase.RESTARTING if again else Phase.STARTING), told
+        assert obs.job.spec is not None
+        until = f"the minimum of {obs.job.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
+    if not _have_met(obs, now):
+        report = report_of(obs)
+        why = report.reason if report and report.reason else "The pods have not met yet"
+        return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
+    if _complete(obs, now):
+        return (
+            Phase.RUNNING,
+            f"{pods(status.target_replicas)}, world size {status.world_size}."
+            f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}",
+        )
+    lost = bool(status.history) and status.history[0].reason in LOSSES
+    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+
+
+def _failed_before(obs: Observation) -> str:
+    """How the start before failed, until that is forgotten: pods that run do not prove that the script works."""
+    status, spec = obs.status, obs.job.spec
+    if spec is None or status.retry is None or not status.failures:
+        return ""
+    limit = max(1, spec.recovery.max_failures_without_progress)
+    return f" Failure {status.failures} of {limit} without progress was: {status.retry.reason}"
+
+
+def _silence(obs: Observation) -> str:
+    """A sentence if it is not known how the training goes; else ""."""
+    report = report_of(obs)
+    if report is None or report.silent_since is None:
+        return ""
+    since = rfc3339(at(report.silent_since))
+    return f" The master has not answered since {since}: whether it trains is not known. Look at its log and its node."
+
+
+def _kept(obs: Observation) -> str:
+    """A sentence if nodes cannot be heard but are waited for: since too many are away (86), or its pods there train
+    (92).
+    """
+    if obs.training_nodes:
+        return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
+    if not obs.kept_nodes or obs.job.disruption is None:
+        return ""
+    many = f"{obs.job.disruption.away} of {obs.job.disruption.of} nodes"
+    return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
+
+
+def _enough(obs: Observation) -> bool:
+    """Whether the minimum runs, with its master."""
+    if _lacks_master(obs):
+        return False
+    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.min_replicas
+
+
+def _have_met(obs: Observation, now: float) -> bool:
+    """Whether there is a group, by the report of an Elastic job's master."""
+    report = report_of(obs)
+    if report is None:
+        return now >= heard_by(obs)
+    return report.state != "Waiting" or report.world_size > 0
+
+
+def _lacks_master(obs: Observation) -> bool:
+    """Whether the pods of an Elastic job wait for a new master."""
+    return obs.status.master_lost_time is not None
+
+
+def _complete(obs: Observation, now: float) -> bool:
+    if obs.finishing:
+        return True
+    leaving = any(pod.deleting_since is not None and not pod.ended for pod in obs.job.pods)
+    return (
+        len(obs.live) == obs.status.target_replicas
+        and all(map(is_running, obs.live))
+        and not leaving
+        and is_whole(obs, now)
+    )
+
+
+def _held_name(obs: Observation) -> str:
+    """Whether a start waits until the previous master's name is free."""
+    held = [pod.name for pod in obs.job.pods if pod.role == MASTER and pod.deleting_since is not None]
+    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
+
+
+def _left_behind(obs: Observation) -> str:
+    """A sentence on pods of others that have names of its pods while it has none, and what to do about them (82)."""
+    if obs.live or not obs.job.foreign_names:
+        return ""
+    job, names = obs.job, sorted(obs.job.foreign_names)
+    return (
+        f"{listed(names)}: not of this job, but named like its pods. What an earlier job of this name left behind goes"
+        f" with: {removal(job.namespace, job.name, job.uid)}"
+    )
+
+
+def _if(phase: Phase, told: str) -> str:
+    return told if phase in STALLED else ""
+
+
+def _suspended(obs: Observation) -> tuple[str, str]:
+    suspended = obs.job.spec is not None and obs.job.spec.suspend
+    return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
+
+
+def _admitted(obs: Observation) -> tuple[bool, str, str]:
+    granted = obs.status.target_replicas
+    return (True, "Admitted", f"{pods(granted)} granted.") if granted else (False, "NotAdmitted", "")
+
+
+def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
+    history = obs.status.history
+    if phase == Phase.RESIZING and history:
+        return True, history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}."
+    return False, "Steady", ""
+
+
+def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
+    """Why the job is not bigger, or not running."""
+    if obs.job.stands:
+        return False, Phase.INVALID_SPEC, _why_it_stands(obs)
+    if obs.job.spec is not None and obs.job.spec.suspend:
+        return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+    if held := why_held(obs.status):
+        return False, Limit.CHANGED_TOO_OFTEN, held
+    known = obs.status.condition(ConditionType.FULL_SIZE)
+    if obs.finishing and known:
+        return known.status == "True", known.reason, known.message
+    retry = obs.status.retry
+    if retry and obs.held_back:
+        return False, Limit.SCALE_UP_FAILED, retry.reason
+    assert grant is not None, "a job that has no say in this is suspended, held back or cannot be read"
+    return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

@@ -1,0 +1,118 @@
+"""The counts in a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+
+from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_operator.api.template import nproc_of
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.active_time import account, holds_nodes
+from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.observation import Observation, is_running
+from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
+
+
+def with_counts(obs: Observation, now: float, going: Set[str] = frozenset()) -> JobStatus:
+    """The status with its counts brought up to date; `obs.live` are the pods that stay."""
+    status, job = obs.status, obs.job
+    running = [pod for pod in obs.live if is_running(pod)]
+    holding = [pod for pod in job.pods if pod.bound and not pod.ended]
+    ranks = first_ranks(obs)
+    complete = _change_is_complete(obs, running, now)
+    update: dict[str, object] = {
+        "observed_generation": job.generation,
+        "replicas": len(obs.live),
+        "ready_replicas": sum(pod.ready for pod in obs.live),
+        "world_size": _world_size(obs, running),
+        "gpus": sum(pod.gpus for pod in holding),
+        "selector": f"{LABEL_JOB_NAME}={job.name}",
+        "pods": [
+            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in going and _may_be_told(pod, status))
+            for pod in _listed(job.pods)
+        ],
+        "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
+        "running_since": _running_since(obs, running, now),
+    }
+    update |= account(status, holds=holds_nodes(obs), now=now)
+    if status.finished:
+        update["target_replicas"] = 0
+    if complete and _resizing(status):
+        update["last_resize_time"] = at(now)
+    return status.model_copy(update=update)
+
+
+def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
+    """The status after all of these pods were made; `pods` are the job's, as far as they are there still.
+
+    One that is gone again already counts and is listed, so that its loss will be noticed.
+    """
+    known = {(pod.role, pod.index): pod for pod in pods}
+    made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
+    in_order = sorted([*status.pods, *made], key=lambda pod: (pod.role != ROLE_MASTER, pod.index))
+    update = {
+        "replicas": status.replicas + len(made),
+        "pods": in_order[:MAX_LISTED_PODS],
+        "pods_not_listed": status.pods_not_listed + max(0, len(in_order) - MAX_LISTED_PODS),
+    }
+    return status.model_copy(update=update)
+
+
+def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
+    if pod is not None and pod.incarnation == create.incarnation:
+        return _pod_status(pod, None, leaves=False)
+    name = f"{job.name}-{create.role}-{create.index}"
+    return PodStatus(name=name, role=create.role, index=create.index, node=create.node, phase="Pending")
+
+
+def _resizing(status: JobStatus) -> bool:
+    """Whether the newest change of size is not complete yet."""
+    return bool(status.history) and seconds(status.last_resize_time) < seconds(status.history[0].time)
+
+
+def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
+    leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
+    return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
+
+
+def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
+    """The time since when the whole minimum runs; kept while it does."""
+    if obs.job.spec is None or obs.status.finished:
+        return obs.status.running_since
+    if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
+        return None
+    started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
+    return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead
+
+
+def _world_size(obs: Observation, running: list[OwnPod]) -> int:
+    """The number of training processes: the master's report, else a count from the pods."""
+    if obs.job.spec is None:
+        return 0
+    reported = world_size(obs)
+    if reported is not None:
+        return reported
+    return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
+
+
+def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
+    return sorted(pods, key=master_first)[:MAX_LISTED_PODS]
+
+
+def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
+
+    That the status lists it as alive says that its number is used (`elastic.losses`).
+    """
+    return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
+
+
+def _pod_status(pod: OwnPod, rank: int | None, *, leaves: bool) -> PodStatus:
+    leaves = leaves or pod.deleting_since is not None
+    phase = "Terminating" if leaves and not pod.ended else pod.phase
+    return PodStatus(
+        name=pod.name, role=pod.role, index=pod.index, node=pod.node, phase=phase, gpus=pod.gpus, rank=rank
+    )

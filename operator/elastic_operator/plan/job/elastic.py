@@ -1,0 +1,135 @@
+"""What has happened to an Elastic job. A lost pod, even the master, ends no incarnation (51).
+
+The launchers find out by themselves which pods are gone, and the others wait for a new master with their state in
+memory. Masters are counted (`status.masterEpoch`), and the number is written down before the next one is created. Pods
+obey the newest, so an old master that comes back does no harm (52). A job starts over only if it has no master for too
+long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
+from elastic_operator.plan.job.group import new_failures
+from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
+
+FIRST_GROWTH_SECONDS = 600.0
+LONGEST_GROWTH_SECONDS = 7200.0
+"""A job that loses work with each change grows again after this time at most. The first wait doubles with each growth
+(62).
+"""
+
+
+def failure(obs: Observation, now: float) -> Observation:
+    """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
+
+    A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
+    """
+    assert obs.job.spec is not None
+    failed = failed_pods(obs)
+    if not failed or obs.job.spec.suspend:
+        return obs
+    if over := over_for_good(obs, failed, now):
+        return over
+    master = next((pod for pod in failed if pod.role == MASTER), None)
+    return obs if master is None else _replace_failed_master(obs, master, now)
+
+
+def over_after_restarts(obs: Observation, now: float) -> Observation:
+    """End the job with the first failure in its master's report beyond `maxRestarts` (135).
+
+    An edit that allows fewer failures than there were ends no job that trains.
+    """
+    new = new_failures(obs)
+    in_all = obs.status.total_failures + new
+    too_many = too_many_in_all(obs, in_all) if new else ""
+    if not too_many:
+        return obs
+    status = obs.status.model_copy(update={"total_failures": in_all})
+    return fail(replace(obs, status=status), now, "RestartLimitReached", too_many)
+
+
+def losses(obs: Observation, now: float) -> Observation:
+    """Lost pods are replaced one by one. The others go on, or wait for a new master."""
+    master_is_lost = bool(obs.live and obs.status.replicas) and master_of(obs) is None
+    lost = lost_count(obs)
+    if master_is_lost and obs.status.master_lost_time is None:
+        lost = max(lost, 1)
+    if lost <= 0 or (obs.finishing and not master_is_lost):
+        return obs
+    if not obs.live:
+        obs = count_losses(obs, lost, now)
+        text = "No pod is left: all are replaced under a new rendezvous id."
+        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    if not master_is_lost or (obs.status.master_lost_time is not None and not _had_master(obs)):
+        return count_losses(obs, lost, now)
+    obs = count_losses(obs, lost, now, reason=MASTER_LOST)
+    status = next_master(obs.status, now)
+    return replace(obs, status=status, events=(*obs.events, _replaced("The master is gone", status)))
+
+
+def absence(obs: Observation, now: float) -> Observation:
+    """The others wait for a new master only for a limited time."""
+    assert obs.job.spec is not None
+    since = obs.status.master_lost_time
+    if since is None:
+        return obs
+    master = master_of(obs)
+    if master is not None and is_running(master):
+        return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
+    limit = obs.job.spec.recovery.master_loss_timeout_seconds
+    until = seconds(since) + limit
+    if now < until:
+        return replace(obs, wake_at=(*obs.wake_at, until))
+    text = f"No master has run for {limit} s (recovery.masterLossTimeoutSeconds): all pods are replaced."
+    return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+
+
+def next_master(status: JobStatus, now: float) -> JobStatus:
+    """The status by which another master is created, and the present one goes."""
+    since = status.master_lost_time or at(now)
+    return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
+
+
+def growth_delay(status: JobStatus) -> float:
+    """Until when a job without a `checkpointPath` does not grow by itself (62); in epoch seconds, 0 for no delay.
+
+    A script that counts samples uses the library, and loses nothing by a change.
+    """
+    if status.training is not None and status.training.samples_seen is not None:
+        return 0.0
+    grown = [change for change in status.history if 0 < change.from_ < change.to]
+    if not grown:
+        return 0.0
+    return seconds(grown[0].time) + doubled(FIRST_GROWTH_SECONDS, LONGEST_GROWTH_SECONDS, len(grown))
+
+
+def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
+    """A failed master counts as a failure, but the other pods stay."""
+    obs, told, wait = count_failure(obs, master, now)
+    if obs.status.finished:
+        return obs
+    if not obs.live:
+        event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+        return replace_all(obs, end_incarnation(obs.status), event)
+    status = next_master(obs.status, now)
+    status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
+    gone = (*obs.gone, (master, short_failure(master)))
+    return replace(obs, status=status, gone=gone, commit=True, events=(*obs.events, _replaced(told, status)))
+
+
+def _had_master(obs: Observation) -> bool:
+    """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
+    return any(pod.role == MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+
+
+def _replaced(why: str, status: JobStatus) -> Event:
+    text = f"{why.rstrip('.')}. Another one comes (number {status.master_epoch}); the other pods stay."
+    return Event("MasterReplaced", text, "Warning")

@@ -1,0 +1,201 @@
+"""Pods whose main container ended badly: which of them count as failures, and what users read about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.status import JobStatus, Retry, Training
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
+from elastic_worker.contract import EXIT_DO_NOT_RETRY
+
+DISTURBANCE_SECONDS = 120.0
+"""A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
+MAX_BACKOFF_SECONDS = 60
+TORCHRUN_FAILED = 1
+
+
+def failed_pods(obs: Observation) -> list[OwnPod]:
+    """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
+    failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
+    return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
+
+
+def give_up_after_failure(obs: Observation, now: float) -> Observation:
+    """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
+    assert obs.job.spec is not None
+    failed = failed_pods(obs)
+    if not failed or obs.job.spec.suspend:
+        return obs
+    if over := over_for_good(obs, failed, now):
+        return over
+    obs, told, wait = count_failure(obs, failed[0], now)
+    if obs.status.finished:
+        return obs
+    event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+    return replace_all(obs, end_incarnation(obs.status), event)
+
+
+def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
+    """The end of the job, if one of these pods says that another try would fare no better; else None."""
+    assert obs.job.spec is not None
+    last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
+    if last is not None:
+        return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
+    final = obs.job.spec.recovery.final_exit_codes
+    last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
+    if last is None or _disturbed(obs, _known_at(last, now)):
+        return None
+    return fail(obs, now, "FinalExitCode", f"{describe_failure(last)} (one of recovery.finalExitCodes)")
+
+
+def _exit_code(pod: OwnPod) -> int | None:
+    """The code of the process that failed, as a shell shows it; None if it is not known.
+
+    torchrun itself ends with 1 whatever the code was, and also if it gave up without a failed process. So a 1 counts
+    only if torchrun's summary in the log names it (135).
+    """
+    code = pod.main.script_exit_code
+    if code is None:
+        return pod.main.exit_code if pod.main.exit_code != TORCHRUN_FAILED else None
+    return code if code >= 0 else 128 - code
+
+
+def too_many_in_all(obs: Observation, failures: int) -> str:
+    """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
+    assert obs.job.spec is not None
+    most = obs.job.spec.recovery.max_restarts
+    return (
+        f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
+    )
+
+
+UNMARKED: dict[str, object] = {"checkpoint_at_failure": None, "step_at_failure": None}
+FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
+"""The fields of a status without failures in a row."""
+
+
+def has_progressed(status: JobStatus) -> bool | None:
+    """Whether the training is further than at the failures in a row; None if that cannot be told (135).
+
+    Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
+    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: that cannot be told. A
+    run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
+    of this run.
+    """
+    training, since = status.training or Training(), status.running_since
+    if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
+        return None
+    if status.checkpoint_at_failure is not None and training.last_checkpoint_step is None:
+        return False
+    reached, before = training.last_checkpoint_step, status.checkpoint_at_failure
+    if reached is None:
+        reached, before = training.step, status.step_at_failure
+    if reached is None or before is None or reached < before:
+        return None
+    return reached > before
+
+
+def _marked(status: JobStatus) -> dict[str, object]:
+    """How far the training was at this failure, or at an earlier one of the row if that was further."""
+    training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
+    before = status if in_a_row else JobStatus()
+    marks = (
+        ("checkpoint_at_failure", training.last_checkpoint_step, before.checkpoint_at_failure),
+        ("step_at_failure", training.step, before.step_at_failure),
+    )
+    return {name: max((step for step in steps if step is not None), default=None) for name, *steps in marks}
+
+
+def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observation, str, int]:
+    """The job after that pod's failure: ended if there were too many (15), else to be tried again.
+
+    Returns also the sentence for the event, and how many seconds to wait.
+    """
+    assert obs.job.spec is not None
+    what = describe_failure(first)
+    counts = not _disturbed(obs, _known_at(first, now))
+    failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
+    in_all, attempt = obs.status.total_failures + counts, _attempts(obs.status) + 1
+    update = {
+        "failures": failures,
+        "total_failures": in_all,
+        **_marked(obs.status),
+        "restarts": obs.status.restarts + 1,
+        "running_since": None,
+    }
+    status = obs.status.model_copy(update=update)
+    limit = obs.job.spec.recovery.max_failures_without_progress
+    over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
+    if counts and over:
+        return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
+    wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
+    retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
+    kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
+    return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
+
+
+def _attempts(status: JobStatus) -> int:
+    """How often in a row it was started over. A size that could not be had is no such attempt."""
+    retry = status.retry
+    return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
+
+
+def describe_failure(pod: OwnPod) -> str:
+    """One failed pod in words: its name, how it failed, and the end of its message."""
+    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
+    return f"{pod.name} {short_failure(pod)}{said}"
+
+
+def short_failure(pod: OwnPod) -> str:
+    """How a pod failed, without its message."""
+    how = f"exit code {pod.main.exit_code}" if pod.main.exit_code is not None else "no exit code"
+    reason = f" ({pod.main.reason})" if pod.main.reason not in ("", "Error") else ""
+    return f"failed with {how}{reason}"
+
+
+def has_failed(pod: OwnPod) -> bool:
+    """Whether its main container ended badly by itself, or the pod failed without an exit code."""
+    if pod.disrupted:
+        return False
+    return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
+
+
+def was_asked_to_go(pod: OwnPod) -> bool:
+    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
+
+    The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
+    the pod was asked. A pod that ended by itself has no such deletion, as its own takes effect at once.
+    """
+    if pod.deleting_since is None:
+        return False
+    if pod.grace_seconds == 0:
+        return True
+    return pod.main.finished_at is None or pod.main.finished_at >= pod.deleting_since
+
+
+def _disturbed(obs: Observation, failed_at: float) -> bool:
+    """Whether a pod joined, left or was lost shortly before (13). The pods that an incarnation begins with do not
+    count.
+    """
+    changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
+    master = next((p for p in present(obs) if p.role == MASTER), None)
+    if master and master.main.running_since is not None:
+        started = master.main.running_since
+        changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
+    changes += [p.deleting_since for p in present(obs) if p.deleting_since is not None]
+    return any(0 <= failed_at - change <= DISTURBANCE_SECONDS for change in changes)
+
+
+def _failed_at(pod: OwnPod) -> float:
+    return pod.main.finished_at or inf
+
+
+def _known_at(pod: OwnPod, now: float) -> float:
+    """When it failed, but no later than now: nodes' clocks may be ahead."""
+    return min(pod.main.finished_at or now, now)

@@ -1,0 +1,126 @@
+"""GPUs held by pods of jobs that get no new pods: other teams may be entitled to them (99).
+
+Each job with live pods takes part in the allocation. A job whose spec cannot be read any more, or whose next pods are
+refused, keeps its pods and gets no more. A job that has ended, or is deleted and kept by a finalizer, is reclaimed
+before all others. So a borrower cannot keep GPUs by taking its job out of the allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.job import CleanPodPolicy
+from elastic_operator.api.status import ConditionType
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
+from elastic_operator.plan.facts.team import Flavor
+from elastic_operator.plan.job.observation import Observation
+
+LOWEST_PRIORITY = -(1 << 31) - 1
+"""Lower than that of any PriorityClass."""
+
+
+def held(obs: Observation) -> tuple[OwnPod, ...]:
+    """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
+    job = obs.job
+    if obs.wants_pods:
+        return ()
+    if job.deleted:
+        return tuple(filter(stays, job.pods))
+    if obs.status.finished:
+        policy = clean_pod_policy(obs)
+        return tuple(pod for pod in job.pods if stays(pod) and not goes_at_the_end(pod, policy))
+    return obs.live if job.spec is None else ()
+
+
+def clean_pod_policy(obs: Observation) -> CleanPodPolicy:
+    """The policy that applies to the pods of a job that has ended."""
+    spec, failed = obs.job.spec, obs.status.condition(ConditionType.FAILED)
+    policy = spec.clean_pod_policy if spec else CleanPodPolicy.RUNNING
+    if policy == CleanPodPolicy.NONE and failed and failed.reason == "DeadlineExceeded":
+        return CleanPodPolicy.RUNNING  # a deadline that lets pods run on would be none
+    return policy
+
+
+def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+    """Whether the pod of a job that has ended is deleted."""
+    return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
+
+
+def as_it_is(demand: JobDemand) -> JobDemand:
+    """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
+
+    Without a master it has no sizes, or it would be given a place for one.
+    """
+    count = len(demand.members)
+    sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
+    has_master = any(member.role == MASTER for member in demand.members)
+    return replace(
+        demand,
+        sizes=sizes if has_master else (),
+        waiting=(),
+        nodes_from=None,
+        free_up_to=count,
+        failed_size=1,
+        failed_until=inf,
+        takes=False,
+    )
+
+
+def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
+    """The demand of a job of which only these pods are known; all their GPUs are of that flavor.
+
+    A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
+    """
+    runs = not (job.deleted or job.status.finished)
+    master = next((pod for pod in pods if pod.role == MASTER), None)
+    worker = next((pod for pod in pods if pod.role != MASTER), master)
+    assert worker is not None, "asked where there are pods"
+    least = min((pod.nnodes[0] for pod in pods if pod.nnodes), default=len(pods))
+    return JobDemand(
+        uid=job.uid,
+        namespace=job.namespace,
+        name=job.name,
+        priority=job.priority if runs else LOWEST_PRIORITY,
+        created=job.created,
+        sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
+        master=_shape_of(master or worker),
+        worker=_shape_of(worker),
+        members=tuple(map(member_of, pods)),
+        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != MASTER),
+        holds_place=True,
+        free_up_to=len(pods),
+        failed_size=1,
+        failed_until=inf,
+        flavor=flavor,
+        takes=False,
+    )
+
+
+def flavor_held(
+    pods: Sequence[OwnPod], labels: Mapping[str, Mapping[str, str]], flavors: Sequence[Flavor]
+) -> str | None:
+    """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
+    for pod in pods:
+        here = labels.get(pod.node or "")
+        for flavor in flavors if here is not None else ():
+            if here is not None and flavor.covers(here) and any(pod.requests.get(name) for name in flavor.resources):
+                return flavor.name
+    return None
+
+
+def member_of(pod: OwnPod) -> Member:
+    """The member that a live pod is."""
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
+
+
+def stays(pod: OwnPod) -> bool:
+    """Whether it is alive and not being deleted."""
+    return not pod.ended and pod.deleting_since is None
+
+
+def _shape_of(pod: OwnPod) -> PodShape:
+    return PodShape(requests=pod.requests, gpus=pod.gpus, host_ports=pod.host_ports)

@@ -1,0 +1,162 @@
+"""Lost pods: how they are counted and described, and how long the job waits before it replaces them.
+
+Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. A running pod that
+is deleted or evicted makes nobody wait, as somebody had a reason for that. A kubelet that refuses pods is the node's
+trouble: the job avoids that node for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.api.status import MAX_AVOIDED, JobStatus, Retry
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
+from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
+from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
+from elastic_operator.plan.job.survivors import go_on
+
+MASTER_LOST = "MasterLost"
+REASONS = ("PodLost", MASTER_LOST)
+"""The reasons of losses in a job's history."""
+
+
+def losses(obs: Observation, now: float) -> Observation:
+    """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
+
+    It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
+    the connections to a machine that is off, so the others would wait for it in vain.
+    """
+    has_master = bool(obs.live) and obs.live[0].role == MASTER
+    lost = lost_count(obs)
+    if obs.live and obs.status.replicas and not has_master:
+        lost = max(lost, 1)
+    if lost <= 0 or (obs.finishing and has_master):
+        return obs
+    obs = count_losses(obs, lost, now)
+    if not has_master:
+        text = "The master is gone: all pods are replaced under a new rendezvous id."
+        return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
+    if node_is_lost(obs) and not go_on(obs.job, obs.asked):
+        text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
+        return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
+    return obs
+
+
+def lost_count(obs: Observation) -> int:
+    """How many of the members that the last status counts are gone."""
+    return obs.status.replicas - len(reported(obs))
+
+
+def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodLost") -> Observation:
+    """The job with these losses recorded, and an event for them."""
+    why = _why_lost(obs, lost)
+    avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
+    update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
+    update |= {"held_until": None}
+    status = obs.status.model_copy(update=update)
+    reasons = (reason,) if reason == MASTER_LOST else REASONS
+    status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
+    before = obs.status.replicas
+    status = record(status, now, before, before - lost, reason, why, excused=excused)
+    event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
+    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+
+
+def node_is_lost(obs: Observation) -> bool:
+    """Whether any of the pods that go is on a lost node."""
+    return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
+
+
+def reported(obs: Observation) -> list[OwnPod]:
+    """The members that the last status knew. A pod created since does not stand in for one that was lost meanwhile."""
+    listed = {pod.name for pod in obs.status.pods}
+    return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
+
+
+def _is_excused(obs: Observation, lost: int, now: float) -> bool:
+    """Whether the loss makes nobody wait: the pods ran and were deleted or evicted, or a node refused them (137).
+
+    An avoided node that refuses more pods was not the planner's choice. Pods that more nodes refuse than can be avoided
+    are to blame themselves, or they would go from node to node for ever. A pod that is gone before it ran may be gone
+    at once again, whoever deletes it. If the status does not list a pod, nobody may know whether it ran.
+    """
+    gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
+    if node_is_lost(obs) or any(map(has_failed, gone)):
+        return False
+    known, refused = remembered(obs.status, now), refused_by(obs)
+    if refused and "avoidedNodes" in obs.job.unkept:
+        return False
+    if len(known.keys() | refused.keys()) > MAX_AVOIDED:
+        return False
+    if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
+        return False
+    named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
+    named |= {pod.name for pod in present(obs) if _has_run(pod)}  # the status may not say so yet (151)
+    if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
+        return False
+    return not any(pod.phase == "Pending" and pod.name not in named for pod in obs.status.pods)
+
+
+def _known_to_go(obs: Observation) -> set[str]:
+    """The lost pods that the status lists, and those that are still there and have run or were refused.
+
+    Pods that were asked to go before the newest change was written down belong to an earlier loss.
+    """
+    alive, counted = {pod.name for pod in obs.live}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
+    leaving = {
+        pod.name
+        for pod in present(obs)
+        if (pod.refused or _has_run(pod)) and (pod.deleting_since is None or pod.deleting_since > counted)
+    }
+    return (listed | leaving) - alive
+
+
+def _has_run(pod: OwnPod) -> bool:
+    return pod.main.running_since is not None or pod.main.exit_code is not None
+
+
+def _times_apart(times: Iterable[float]) -> int:
+    """How many losses these are: those that came together are one."""
+    count, first = 0, -inf
+    for time in sorted(times):
+        if time >= first + TOGETHER_SECONDS:
+            count, first = count + 1, time
+    return count
+
+
+def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
+    """The status with a wait if pods are lost as fast as they are created (20).
+
+    A new master does not wait for what happened to workers, since without it no pod trains.
+    """
+    lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
+    before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
+    if excused or before < 2:
+        return status if reasons == REASONS else status.model_copy(update={"retry": None})
+    wait = doubled(1, MAX_BACKOFF_SECONDS, before)
+    retry = Retry(reason=f"{before + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=before)
+    return status.model_copy(update={"retry": retry})
+
+
+def _why_lost(obs: Observation, lost: int) -> str:
+    """A sentence with the pods: first those that the cluster ended, then those that the last status listed and that are
+    gone.
+    """
+    alive = {pod.name for pod in obs.live}
+    causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
+    causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
+    listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
+    names = list(dict.fromkeys([*causes, *listed]))[:lost]
+    told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
+    why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
+    if node_is_lost(obs) and obs.asked is not None and go_on(obs.job, obs.asked):
+        return f"{why} A group of {pods(len(obs.asked.pods))} trains on without it and is left alone."
+    return why

@@ -1,0 +1,140 @@
+"""What is known of one job after a look at it, and how news are put into its status.
+
+An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
+a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica
+of the operator that reads it later carries out the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from elastic_operator.api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
+from elastic_operator.plan.facts.conditions import condition
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.facts.times import at
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The job now.
+
+    `live` are the members, master first; `gone` are the pods to delete, each with the reason. No pods are created
+    before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
+    ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
+    `avoided` are nodes on which no pod is created now, with reason and time in words (137).
+
+    Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
+    would be lost, too, if not so many were away at once (86), and `training_nodes` if the master did not report that
+    pods there train (92). `asked` are the pods of a Torchrun job whose logs are read, to see whether they train on
+    (146).
+    """
+
+    job: Job
+    status: JobStatus
+    live: tuple[OwnPod, ...] = ()
+    gone: tuple[tuple[OwnPod, str], ...] = ()
+    unready_nodes: frozenset[str] = frozenset()
+    lost_nodes: frozenset[str] = frozenset()
+    kept_nodes: frozenset[str] = frozenset()
+    training_nodes: frozenset[str] = frozenset()
+    asked: Survivors | None = None
+    avoided: Mapping[str, str] = field(default_factory=dict)
+    hold_until: float = 0.0
+    held_back: bool = False
+    finishing: bool = False
+    commit: bool = False
+    events: tuple[Event, ...] = ()
+    wake_at: tuple[float, ...] = ()
+
+    @property
+    def wants_pods(self) -> bool:
+        """Whether the allocator may give the job pods: not suspended, not ended, not waiting for its next try.
+
+        A job that cannot be read any more, or is held, or whose next pods are refused, may keep its pods.
+        """
+        spec = self.job.spec
+        waits = self.job.stands or self.status.held_until
+        over = self.status.finished or self.held_back or (waits and not self.live)
+        return spec is not None and not spec.suspend and not over
+
+
+def set_condition(
+    status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
+) -> JobStatus:
+    """The status with that condition; its transition time changes only when its truth does."""
+    old = status.condition(kind)
+    new = condition(old, kind, value, reason, message, generation, now)
+    if new == old:
+        return status
+    others = [c for c in status.conditions if c.type != kind]
+    return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
+
+
+def record(
+    status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
+) -> JobStatus:
+    """The status with this change of size added to its history."""
+    change = Change(time=at(now), from_=before, to=after, reason=reason, message=message, excused=excused or None)
+    return status.model_copy(update={"history": [change, *status.history][:MAX_HISTORY]})
+
+
+def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
+    """The status by which every present pod goes."""
+    update = {
+        "incarnation": status.incarnation + 1,
+        "running_since": None,
+        "replicas": 0,
+        "held_until": None,
+        **more,
+    }
+    if status.master_epoch is not None:
+        update |= {"master_epoch": status.master_epoch + 1, "master_lost_time": None}
+    return status.model_copy(update=update)
+
+
+def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
+    """The job, ended as failed."""
+    status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+    status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
+    event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
+    return replace(obs, status=status, commit=True, events=(*obs.events, event))
+
+
+def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
+    """Delete every present pod; `end_incarnation` has made the `status`."""
+    gone = (*obs.gone, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
+    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in gone))
+    return replace(
+        obs,
+        status=status,
+        live=(),
+        gone=gone + ended,
+        finishing=False,
+        commit=True,
+        events=(*obs.events, event),
+    )
+
+
+def present(obs: Observation) -> list[OwnPod]:
+    """The pods of the present incarnation in any state, without a master that another one has followed."""
+    own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
+    return [p for p in own if not is_superseded(p, obs.status)]
+
+
+def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether it is the master of an Elastic job, and a newer one replaces it or is about to."""
+    return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
+
+
+def master_of(obs: Observation) -> OwnPod | None:
+    """The master, if it is a member."""
+    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
+
+
+def is_running(pod: OwnPod) -> bool:
+    """Whether the pod's main container runs."""
+    return pod.main.running_since is not None and pod.main.exit_code is None

@@ -1,0 +1,50 @@
+"""Nodes that are not Ready and yet train: the master of an Elastic job reports that its pods there do (92).
+
+Ready is what a kubelet could tell the API server. A node that only the API server cannot hear trains on. To give it up
+would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and believed
+while it answers, except about pods that are being deleted. A user who makes it lie keeps pods on a node where nobody
+else gets any, and no more. In Torchrun mode there is no master to ask. A node that is deleted or tainted out-of-service
+is lost, whatever the master says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.roles import MASTER
+from elastic_operator.plan.job.observation import is_running, is_superseded
+
+FRESH_SECONDS = 5.0
+"""An answer counts for this long. The master is asked each second meanwhile, and notices within 6 s that a
+pod is gone.
+"""
+FORMING_SECONDS = 30.0
+"""Between two groups nobody knows who will be in the next one. A group is waited for no longer than this."""
+
+
+def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
+    """Of the nodes that would be given up since `due`, those with pods that train by the master's report."""
+    master, report = _asked(job, status), job.report
+    if master is None or now >= fresh_until(job, now):
+        return frozenset()
+    if report is None or report.master_uid != master.uid:  # it has not answered yet
+        return frozenset(due)
+    if not report.world_size:
+        return frozenset(node for node, time in due.items() if now < time + FORMING_SECONDS)
+    training = (pod for pod in job.pods if pod.name in report.members and pod.deleting_since is None)
+    return frozenset(pod.node for pod in training if pod.node) & due.keys()
+
+
+def fresh_until(job: Job, now: float) -> float:
+    """Until when the master's last answer counts. A master that was not asked since then has time to answer."""
+    return (now if job.heard is None else min(job.heard, now)) + FRESH_SECONDS
+
+
+def _asked(job: Job, status: JobStatus) -> OwnPod | None:
+    """The job's running master, if it can be asked."""
+    if job.spec is None or not job.spec.is_elastic:
+        return None
+    masters = (pod for pod in job.pods if pod.role == MASTER and pod.incarnation == status.incarnation)
+    return next((pod for pod in masters if is_running(pod) and pod.pod_ip and not is_superseded(pod, status)), None)

@@ -1,0 +1,57 @@
+"""Finds the pods of a Torchrun job that train on after the loss of a node; they are left alone (146).
+
+Nothing ends the connections to a machine that is off. So the other pods may wait for it for ever, and then all pods are
+replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod writes
+its group into the log (`build/group.py`): if the pods are one group of just their number, they are connected with no
+other pod. The logs are read before the node is given up, so by default no pod stands still for longer than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.facts.job import Job, Survivors
+from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.job.observation import is_running
+
+ASK_SECONDS = 20.0
+"""The logs are read for this long at least before a node is given up. A group takes 10 s to form without a lost pod,
+and process 1 and the reading of logs take some more. Kubernetes misses a node that is off only after 40 s.
+"""
+BEGIN_SECONDS = 5.0
+"""The reading begins within this time if the operator works."""
+
+
+def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> Survivors | None:
+    """The pods that could be a group without the nodes that are not Ready; None if there can be no such group.
+
+    torchrun's store goes with the master, and fewer pods than the minimum are no group.
+    """
+    if job.spec is None or job.spec.is_elastic:
+        return None
+    members = [pod for pod in job.pods if pod.incarnation == status.incarnation and not pod.ended]
+    if not any(pod.node in lost_since for pod in members):
+        return None
+    left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
+    running = sorted(filter(is_running, left), key=master_first)
+    if len(running) < job.spec.min_replicas or running[0].role != MASTER:
+        return None
+    return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
+
+
+def go_on(job: Job, left: Survivors | None) -> bool:
+    """Whether these pods are a group of their own."""
+    return left is not None and job.group is not None and job.group.pods == left.uids
+
+
+def decided_at(job: Job, left: Survivors | None, now: float) -> float:
+    """When the question is decided at the latest; -inf if it is decided, or if the clock was set back since it was
+    asked.
+    """
+    if left is None or go_on(job, left):
+        return -inf
+    if job.group is None:
+        return now + BEGIN_SECONDS
+    return job.group.asked_since + ASK_SECONDS if job.group.asked_since <= now + 1 else -inf

@@ -1,0 +1,53 @@
+"""Why pods do not run yet, if a person can do something about it: no node, no image, no scheduler.
+
+A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Without that condition, no
+scheduler has looked at the pod: it is away, or the pod names one that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from elastic_operator.plan.facts.job import STARTS, OwnPod
+from elastic_operator.plan.facts.pod_shape import DEFAULT_SCHEDULER
+from elastic_operator.plan.facts.text import MOST_NAMED, listed
+from elastic_operator.plan.job.observation import Observation
+
+UNSEEN_SECONDS = 30.0
+"""kube-scheduler looks at a new pod within milliseconds, or within seconds if its queue is long."""
+
+
+def seen_by(obs: Observation) -> list[float]:
+    """When a scheduler should have looked at the pods that none has looked at."""
+    return [pod.created + UNSEEN_SECONDS for pod in obs.live if _is_unseen(pod)]
+
+
+def why_pods_wait(obs: Observation, now: float) -> list[str]:
+    """A sentence for each reason, with the pods that wait for it. Not all of many reasons are named."""
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in obs.live:
+        if why := _why(obs, pod, now):
+            waiting[why].append(pod.name)
+    told = [f"{listed(names)}: {why}" for why, names in waiting.items()]
+    left = sum(len(names) for names in list(waiting.values())[MOST_NAMED:])
+    return [*told[:MOST_NAMED], f"{left} more wait"] if left else told
+
+
+def _why(obs: Observation, pod: OwnPod, now: float) -> str:
+    if pod.unschedulable:
+        return f"the scheduler finds no node: {pod.unschedulable}"
+    if pod.main.waiting_reason not in STARTS:
+        return f"{pod.main.waiting_reason}: {pod.main.waiting_message}".rstrip(": ")
+    if _is_unseen(pod) and now >= pod.created + UNSEEN_SECONDS:
+        return f"looked at by no scheduler in {UNSEEN_SECONDS:.0f} s. See whether {_scheduler(obs, pod)} runs."
+    return ""
+
+
+def _is_unseen(pod: OwnPod) -> bool:
+    return pod.phase == "Pending" and not pod.bound and not pod.unschedulable
+
+
+def _scheduler(obs: Observation, pod: OwnPod) -> str:
+    assert obs.job.spec is not None
+    asked = obs.job.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+    return "kube-scheduler" if asked == DEFAULT_SCHEDULER else f"a scheduler called {asked} (schedulerName)"

@@ -1,0 +1,104 @@
+"""Warnings about a job that goes on: one condition for each, True while there is a reason.
+
+All of them have one rule, as nearly every job has nothing to be warned of in nearly every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from elastic_operator.api.status import ConditionType, Limit, Truth
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.job.flapping import why_held
+from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.observation import Observation, set_condition
+
+KINDS = (
+    ConditionType.NODES_UNREACHABLE,
+    ConditionType.DEVICES_NOT_COUNTED,
+    ConditionType.PRIORITY_IGNORED,
+    ConditionType.FIELDS_IGNORED,
+    ConditionType.FLAGS_NOT_USED,
+    ConditionType.POD_PRIORITY_IGNORED,
+    ConditionType.PODS_GIVEN_UP,
+    ConditionType.PODS_NOT_STARTED,
+    ConditionType.FLAPPING,
+)
+
+
+def warn(obs: Observation, now: float) -> Observation:
+    """The job with these conditions as they are now, and an event for each that becomes True."""
+    reasons = {kind: (reason, told) for kind, reason, told in _reasons(obs)}
+    warned = {one.type for one in obs.status.conditions if one.type in KINDS and one.status == "True"}
+    if not reasons and not warned:
+        return obs
+    status, events = obs.status, obs.events
+    for kind in KINDS:
+        if kind not in reasons and kind not in warned:
+            continue
+        truth: Truth = "True" if kind in reasons else "False"
+        reason, told = reasons.get(kind, ("Over", ""))
+        status = set_condition(status, kind, truth, reason, told, obs.job.generation, now)
+        if kind not in warned:
+            events = (*events, Event(kind.value, told, "Warning"))
+    return replace(obs, status=status, events=events)
+
+
+def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
+    """Each condition that is True, with its reason and its message."""
+    job = obs.job
+    if obs.kept_nodes and job.disruption is not None:
+        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.disruption.message
+    elif obs.training_nodes:
+        yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
+    if job.uncounted:
+        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.uncounted
+    reason, told = job.ignored_priority
+    if reason:
+        yield ConditionType.PRIORITY_IGNORED, reason, told
+    if job.unknown_fields:
+        yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
+    if flags := job.unused_flags or _flags_of_its_command(obs):
+        yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
+    if job.left_out:
+        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.left_out
+    given_up = _given_up(obs)
+    if given_up:
+        yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
+    known, retry = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.retry
+    if known is not None and retry is not None and retry.reason == known.message:
+        yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
+    if held := why_held(obs.status):
+        yield ConditionType.FLAPPING, Limit.CHANGED_TOO_OFTEN, held
+
+
+def _still_training(obs: Observation) -> str:
+    return (
+        f"Not Ready for too long: {listed(sorted(obs.training_nodes))}. But the job's master answers, and says"
+        " that pods there train: they are not given up as long as it does. Look at the kubelet there, and at the"
+        " network between it and the API server; delete a node that is dead, or taint it"
+        " node.kubernetes.io/out-of-service."
+    )
+
+
+def _flags_of_its_command(obs: Observation) -> str:
+    """Those in a script that the command runs, which only the launcher has read."""
+    report = report_of(obs)
+    if not report or not report.unused_flags:
+        return ""
+    return (
+        f"torchrun was called with {' '.join(report.unused_flags)}: not used, take it away. The operator sees to which"
+        " pods take part, and to where they meet"
+    )
+
+
+def _given_up(obs: Observation) -> str:
+    """The pods that the master has given up though they run, each with its node (105)."""
+    report = report_of(obs)
+    if not report or not report.given_up:
+        return ""
+    node_of = {pod.name: pod.node for pod in obs.live}
+    named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
+    return f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""

@@ -1,0 +1,347 @@
+"""One pass over everything: observe each job, allocate for all, reconcile each job.
+
+The planner owns all that decisions remember from pass to pass, in one record per job; the world remembers what it read,
+and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same object as
+before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers decides
+what a fresh one does; that is a property test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_operator.api.nnodes import frozen_nnodes
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Member, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.foresight import Foresight
+from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
+from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.record import Demanded, Planned, Record
+from elastic_operator.plan.world import Reclaim, World
+
+MOST_BLAMES = 2
+"""So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All jobs by uid, and what to allocate from."""
+
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
+
+    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `dry` is
+    what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
+    which the allocation was made then.
+    """
+
+    policies: Resolved
+    observed: Observed
+    allocation: Allocation
+    is_new: bool
+    until: float
+    stopped: Stopped | None
+    dry: Allocation | None = None
+    error: Exception | None = None
+
+
+class Planner:
+    """Decides again and again. `timed` makes a context in which each allocation is made."""
+
+    def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
+        self._timed = timed
+        self._jobs: dict[str, Record] = {}
+        self._snapshot: Snapshot | None = None
+        self._policies: Resolved | None = None
+        self._members: frozenset[str] = frozenset()
+        self._allocator, self._dry_allocator = Foresight(), Allocator()
+        self._decided: Decisions | None = None
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Decide everything again."""
+        self.forget_some(self._jobs)
+        self._snapshot = None
+        self.forget_allocation()
+
+    def forget_some(self, uids: Iterable[str]) -> None:
+        """Observe these jobs again, and plan for them again."""
+        for uid in uids:
+            if record := self._jobs.get(uid):
+                record.obs, record.until, record.demanded = None, -inf, None
+                record.forget_plan()
+
+    def forget_allocation(self) -> None:
+        """Allocate from nothing the next time."""
+        self._allocator, self._dry_allocator, self._decided = Foresight(), Allocator(), None
+
+    def forget_plan(self, uid: str) -> None:
+        """Plan for that job again."""
+        if record := self._jobs.get(uid):
+            record.forget_plan()
+
+    def note(self, planned: Planned) -> None:
+        """A plan was made, and begun."""
+        if record := self._jobs.get(planned.obs.job.uid):
+            record.planned = planned
+
+    def planned(self, uid: str) -> Planned | None:
+        """The job's last plan; None before its first one."""
+        record = self._jobs.get(uid)
+        return record.planned if record else None
+
+    def all_planned(self) -> Iterator[Planned]:
+        """The last plans of all jobs that have one."""
+        return (record.planned for record in self._jobs.values() if record.planned is not None)
+
+    def next_due(self) -> float:
+        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
+        return min((planned.due for planned in self.all_planned() if planned.due > -inf), default=inf)
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """The jobs (uids) for which a whole job still goes in vain by the last allocation."""
+        return self._allocator.unsettled
+
+    # -- observe -------------------------------------------------------------------------------------------------------
+
+    def observe_ahead(self, world: World) -> Iterator[None]:
+        """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
+
+        Whatever changes between two steps is observed again.
+        """
+        for uid in world.unread():
+            self._demand_of(world, self._observe(world, uid))
+            yield
+
+    def observe(self, world: World) -> Observed:
+        """All jobs as they are now."""
+        uids = world.jobs()
+        self._keep_only(uids)
+        obs = {uid: self._observe(world, uid) for uid in uids}
+        snapshot = self._take_snapshot(world, obs)
+        return Observed({uid: self._jobs[uid].obs or one for uid, one in obs.items()}, snapshot)
+
+    def _keep_only(self, uids: Collection[str]) -> None:
+        for uid in self._jobs.keys() - set(uids):
+            del self._jobs[uid]
+
+    def _observe(self, world: World, uid: str) -> Observation:
+        """The job as it is now, or as little as can be said of it while it is set aside."""
+        record = self._jobs.setdefault(uid, Record())
+        try:
+            return self._observe_as(world, record, world.job(uid, again=world.now >= record.until))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            aside = self.set_aside(world, uid, error)
+            assert aside is not None, "a pass awaits nothing, so the job is still there"
+            return aside
+
+    def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
+        known = record.obs
+        if known is not None and known.job is job and world.now < record.until:
+            return known
+        if job.fault or job.deleted:
+            obs, record.until = Observation(job, job.status), inf
+            if job.fault:
+                record.aside = None if job.unallocated else self._demand_aside(world, record, job)
+        else:
+            obs = observe(job, world.unready, world.now)
+            record.until = _valid_until(obs, world.now)
+        record.obs = obs
+        return obs
+
+    def set_aside(
+        self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
+    ) -> Observation | None:
+        """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
+        if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
+            return None
+        record = self._jobs.setdefault(uid, Record())
+        return self._observe_as(world, record, world.job(uid))
+
+    def _demand_aside(self, world: World, record: Record, job: Job) -> JobDemand | None:
+        """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
+        try:
+            if record.good is not None:
+                return demand_aside(record.good, job.pods)
+            return _claim(world, job)
+        except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
+            return None
+
+    def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
+        demands = tuple(demand for one in obs.values() if (demand := self._demand_of(world, one)) is not None)
+        last, policies = self._snapshot, world.policies
+        same_jobs = last is not None and _same(last.jobs, demands)
+        if not same_jobs:
+            self._members = frozenset(member.uid for demand in demands for member in demand.members)
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
+        nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
+        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is pending
+        if last is None or not same or policies is not self._policies:
+            last = replace(
+                world.empty,
+                now=world.now,
+                nodes=nodes,
+                jobs=demands,
+                teams=(*policies.teams, *world.empty.teams),
+                team_of=policies.team_of,
+                requests=pending,
+            )
+            self._snapshot, self._policies = last, policies
+        return last
+
+    # -- demand --------------------------------------------------------------------------------------------------------
+
+    def _demand_of(self, world: World, obs: Observation) -> JobDemand | None:
+        """What the job demands, or last did where it is set aside; None if it may have no pods."""
+        record = self._jobs[obs.job.uid]
+        if not obs.job.fault:
+            try:
+                return self._demand(world, record, obs)
+            except Exception as error:  # noqa: BLE001 - as in `_observe`
+                self.set_aside(world, obs.job.uid, error)
+        return record.aside
+
+    def _demand(self, world: World, record: Record, obs: Observation) -> JobDemand | None:
+        job, known = obs.job, record.demanded
+        stamp, takes = world.stamp(job), world.may_take(job)
+        if known is not None and known.takes is not takes:
+            world.answered()
+            known = None
+        if known is not None and known.obs is obs and known.stamp == stamp:
+            return known.demand
+        if not obs.wants_pods:
+            demand = _claim(world, job, held_only=obs)
+            record.good = None
+            record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand), takes=takes)
+            return record.demanded.demand
+        shape, assumed = world.shape(job), world.assumed(job.uid)
+        if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
+            known.stamp = stamp
+            return known.demand
+        demand = _demand_with(obs, shape, assumed)
+        if not takes or not world.is_trusted(job):
+            demand = replace(demand, takes=False)
+        record.good = _as_before(known, demand)
+        record.demanded = Demanded(obs, stamp, shape, assumed, record.good, takes)
+        return record.good
+
+    # -- allocate ------------------------------------------------------------------------------------------------------
+
+    def decide(self, world: World, reclaim: Reclaim) -> Decisions:
+        """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
+        for _ in range(MOST_BLAMES):
+            observed = self.observe(world)
+            try:
+                return self._allocate(world, observed, reclaim)
+            except Exception as error:
+                self.forget_allocation()
+                snapshot = replace(observed.snapshot, now=world.now, reclaiming=reclaim.stopped is None)
+                if not self._blame(world, snapshot, error):
+                    raise
+        return self._allocate(world, self.observe(world), reclaim)
+
+    def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
+        """Set those aside that make the allocation raise; whether there are any."""
+        found = culprits_of_allocation(snapshot)
+        for bad in found:
+            if isinstance(bad, PendingPod):
+                world.set_pod_aside(bad, error)
+            else:
+                self.set_aside(world, bad.uid, error, in_allocation=True)
+        return bool(found)
+
+    def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
+        """The last allocation, as long as it would come out again."""
+        last, stopped, now = self._decided, reclaim.stopped, world.now
+        same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
+        if last is not None and same and now < last.until:
+            old = replace(last, policies=world.policies, observed=observed, is_new=False, dry=None, error=None)
+            self._decided = old
+            return self._decided
+        snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
+        with self._timed():
+            dry = None
+            if stopped is not None:
+                if reclaim.only_told:
+                    dry = self._dry_allocator.allocate(replace(snapshot, brakes=Brakes()))
+                snapshot = replace(snapshot, reclaiming=False)
+            allocation, error = self._look_ahead(snapshot)
+            _ = allocation.reclaims  # made when they are read: here it is known what to do if that raises
+        until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
+        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry, error)
+        return self._decided
+
+    def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
+        """Who gets what; where only the look ahead raises, without it."""
+        try:
+            return self._allocator.allocate(snapshot), None
+        except Exception as error:  # noqa: BLE001 - it is returned
+            self._allocator = Foresight()
+            return self._allocator.as_it_comes(snapshot), error  # raises again where that is no matter of looking ahead
+
+    # -- reconcile -----------------------------------------------------------------------------------------------------
+
+    def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
+        """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
+        known = self.planned(obs.job.uid)
+        if known is None or known.obs is not obs or at >= known.due:
+            return False
+        return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
+
+    def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
+        """What is done for the job, given what it gets."""
+        job = obs.job
+        return reconcile(obs, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
+
+    def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
+        """What is done for a job that is set aside."""
+        return plan_aside(job, share, now)
+
+
+def _claim(world: World, job: Job, *, held_only: Observation | None = None) -> JobDemand | None:
+    """A demand that holds the GPUs of the job's pods, by the pods and their nodes alone; None where there are none."""
+    pods = held(held_only) if held_only is not None else tuple(filter(stays, job.pods))
+    flavor = world.flavor_held(pods) if pods else None
+    return None if flavor is None else demand_of_pods(job, pods, flavor)
+
+
+def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:
+    """The demand of a job that may have pods; pods that are being created count as its members."""
+    demand = demand_of(obs, shape)
+    if assumed:
+        demand = with_members(demand, assumed)
+    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+
+
+def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
+    """The demand; the same object as before where it is equal."""
+    return known.demand if known is not None and known.demand == demand else demand
+
+
+def _valid_until(obs: Observation, now: float) -> float:
+    """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
+    if obs.commit or obs.status is not obs.job.status:
+        return -inf
+    return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+
+
+def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

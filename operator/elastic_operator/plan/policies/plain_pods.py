@@ -1,0 +1,88 @@
+"""How many GPUs plain pods, those of no job, may hold in each namespace that a policy covers (98).
+
+The rule: a team's plain pods and its jobs that are not preemptible, whose GPUs cannot be reclaimed, hold no more than
+its guarantee. Its other jobs do not count: what they hold beyond the guarantee is borrowed, and can be reclaimed. A
+team that fills its guarantee with preemptible jobs may still create plain pods; its jobs then borrow.
+
+The API server enforces the answer, for each namespace and extended resource by itself. It knows no nodes, so flavors of
+one resource are added up. It admits a pod when that is created, so a pod that waits for a node counts like one that
+runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from elastic_operator.plan.facts.snapshot import JobDemand, Resources
+from elastic_operator.plan.facts.team import Flavor, Quota, Team
+
+Held = Mapping[str, Resources]
+"""Namespace -> extended resource -> GPUs."""
+
+
+def plain_pod_limits(
+    teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Held, kept: Held
+) -> dict[str, dict[str, int]]:
+    """The most GPUs of each resource that plain pods may hold together, for each namespace in `team_of`.
+
+    `plain` is what plain pods hold, with a node or without; `kept` is what jobs that are not preemptible hold. What a
+    team holds in its other namespaces is subtracted from the limit of each: there is one guarantee for all of them.
+    """
+    books = _Books(teams, team_of, flavors, plain=plain, kept=kept)
+    resources = sorted({resource for flavor in flavors for resource in flavor.resources})
+    return {namespace: {name: books.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
+
+
+def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Held:
+    """GPUs held by pods of jobs that are not preemptible."""
+    held: dict[str, Counter[str]] = {}
+    for job in jobs:
+        if not job.preemptible:
+            for member in job.members:
+                mine = held.setdefault(job.namespace, Counter())
+                mine.update({name: member.requests.get(name, 0) for name in resources})
+    return held
+
+
+class _Books:
+    """GPUs that each team, and each parent, holds and cannot lose."""
+
+    def __init__(
+        self, teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Held, kept: Held
+    ) -> None:
+        self._teams = {team.name: team for team in teams}
+        self._team_of, self._flavors, self._plain = team_of, flavors, plain
+        self._held = {name: Counter[str]() for name in self._teams}
+        for namespace in team_of:
+            for team in self._path(namespace):
+                self._held[team.name].update(plain.get(namespace, {}))
+                self._held[team.name].update(kept.get(namespace, {}))
+
+    def limit(self, namespace: str, resource: str) -> int:
+        """The least that any team on the path has room for."""
+        return min((self._room(team, namespace, resource) for team in self._path(namespace)), default=0)
+
+    def _path(self, namespace: str) -> Iterator[Team]:
+        """From the namespace's team to the one at the top."""
+        team = self._teams.get(self._team_of[namespace])
+        while team is not None:
+            yield team
+            team = self._teams.get(team.parent) if team.parent is not None else None
+
+    def _room(self, team: Team, namespace: str, resource: str) -> int:
+        """The guarantee of the resource, less the GPUs held for good by anything but the namespace's plain pods."""
+        ours = [flavor for flavor in self._flavors if resource in flavor.resources]
+        elsewhere = self._held[team.name][resource] - self._plain.get(namespace, {}).get(resource, 0)
+        others = {name for flavor in ours for name in flavor.resources} - {resource}
+        beside = sum(self._beyond_own(team, other, ours) for other in others)
+        return max(0, _guaranteed(team, ours) - elsewhere - beside)
+
+    def _beyond_own(self, team: Team, other: str, shared: Sequence[Flavor]) -> int:
+        """GPUs held of another resource beyond the guarantees of its flavors that are not shared."""
+        own = [flavor for flavor in self._flavors if other in flavor.resources and flavor not in shared]
+        return max(0, self._held[team.name][other] - _guaranteed(team, own))
+
+
+def _guaranteed(team: Team, flavors: Iterable[Flavor]) -> int:
+    return sum(team.quotas.get(flavor.name, Quota()).guaranteed for flavor in flavors)

@@ -1,0 +1,267 @@
+"""Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
+parent.
+
+If policies contradict each other, the older one wins, whatever their order, and their statuses say so. A policy whose
+parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from elastic_operator.api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team
+from elastic_operator.plan.facts.text import listed
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
+
+    `fault` says why it is set aside after an error of the operator's own (88). Its `spec` is then the last good one.
+    """
+
+    uid: str
+    name: str
+    created: float
+    spec: PolicySpec | None
+    invalid: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace that exists."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A part of a policy that is not in effect as written: one CamelCase word, and a sentence that says what to do."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The teams that the policies make, ordered by age; each has its policy's name.
+
+    `team_of` is the team of each namespace that a policy covers. `problems` are what is wrong, by policy uid.
+    `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
+    """
+
+    teams: tuple[Team, ...] = ()
+    team_of: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    grace_ceilings: Mapping[str, int] = field(default_factory=dict)
+
+    def grace_ceiling(self, namespace: str) -> int | None:
+        """The most seconds that a leaving pod of that namespace gets; None = no ceiling."""
+        return self.grace_ceilings.get(self.team_of.get(namespace, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Readable:
+    """A policy whose spec could be read."""
+
+    uid: str
+    name: str
+    created: float
+    spec: PolicySpec
+
+
+class _Problems:
+    """The problems found so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[Problem, ...]] = {}
+
+    def add(self, uid: str, reason: str, message: str) -> None:
+        """Add a problem."""
+        self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
+
+    def all(self) -> Mapping[str, tuple[Problem, ...]]:
+        """All problems, by policy uid."""
+        return dict(self._found)
+
+
+def resolve(
+    policies: Iterable[Policy], namespaces: Iterable[Namespace], *, flavors: Collection[str] = (DEFAULT_FLAVOR,)
+) -> Resolved:
+    """Teams from policies; `flavors` are the names of the flavors in the settings. The result does not depend on their
+    order.
+    """
+    problems = _Problems()
+    by_age = sorted(policies, key=lambda policy: (policy.created, policy.uid))
+    readable = tuple(_readable(by_age, problems))
+    parents = _parents(readable, {policy.name for policy in by_age}, problems)
+    team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
+    teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
+    ceilings = {p.name: p.spec.reclaim.grace_period_seconds for p in readable}
+    known = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
+    return Resolved(teams, team_of, problems.all(), known)
+
+
+def selects(selector: NamespaceSelector, labels: Mapping[str, str]) -> bool:
+    """Whether a namespace with these labels is selected, by the rules of Kubernetes' label selectors."""
+    exact = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return exact and all(_meets(expression, labels) for expression in selector.match_expressions)
+
+
+def _meets(expression: LabelExpression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression.key)
+    match expression.operator:
+        case Operator.IN:
+            return value is not None and value in expression.values
+        case Operator.NOT_IN:
+            return value not in expression.values
+        case Operator.EXISTS:
+            return value is not None
+        case Operator.DOES_NOT_EXIST:
+            return value is None
+
+
+def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[_Readable]:
+    for policy in policies:
+        if policy.fault:
+            problems.add(policy.uid, "InternalError", policy.fault)
+        if policy.spec is not None:
+            yield _Readable(policy.uid, policy.name, policy.created, policy.spec)
+        elif not policy.fault:
+            told = f"{policy.invalid} Until then its namespaces are without a policy."
+            problems.add(policy.uid, "InvalidSpec", told)
+
+
+def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _Problems) -> dict[str, str]:
+    """The parent of each policy that has one, without circles. `policies` are ordered by age."""
+    known = {policy.name for policy in policies}
+    parents: dict[str, str] = {}
+    for policy in policies:
+        wanted = policy.spec.parent
+        if wanted is None:
+            continue
+        if wanted in known:
+            parents[policy.name] = wanted
+            continue
+        because = "cannot be read; mend its spec" if wanted in stored else "does not exist; create it"
+        problems.add(
+            policy.uid,
+            "ParentInvalid" if wanted in stored else "ParentMissing",
+            f"spec.parent: {wanted!r}: that policy {because}, or remove the field. Until then this policy is part of"
+            " none.",
+        )
+    for policy in policies:
+        _cut(policy, policies, parents, problems)
+    return parents
+
+
+def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
+    """If the policy is the oldest of a circle, put it at the top, and note the problem for all of the circle."""
+    circle = _circle(oldest.name, parents)
+    if not circle:
+        return
+    del parents[oldest.name]
+    told = " -> ".join((*circle, oldest.name))
+    for policy in policies:
+        if policy.name in circle:
+            problems.add(
+                policy.uid,
+                "CircularParents",
+                f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({told}); remove the parent of"
+                f" one of them. Until then {oldest.name!r}, the oldest, is taken to have none.",
+            )
+
+
+def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
+    """The policies on the path from `start` up to itself; empty if there is no such path."""
+    way, name = [start], parents.get(start)
+    while name is not None and name not in way:
+        way.append(name)
+        name = parents.get(name)
+    return tuple(way) if name == start else ()
+
+
+def _owners(
+    policies: Sequence[_Readable], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
+) -> dict[str, str]:
+    """The policy of each covered namespace."""
+    owners: dict[str, str] = {}
+    for policy in policies:
+        if policy.name in parents:
+            _refuse_namespaces(policy, problems)
+            continue
+        wanted = _wanted(policy.spec, namespaces)
+        taken: dict[str, list[str]] = {}
+        for namespace in wanted:
+            owner = owners.setdefault(namespace, policy.name)
+            if owner != policy.name:
+                taken.setdefault(owner, []).append(namespace)
+        for owner, lost in taken.items():
+            problems.add(policy.uid, "Conflict", _conflict(owner, lost))
+    return owners
+
+
+def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
+    spec = policy.spec
+    if not spec.namespaces and spec.namespace_selector is None:
+        return
+    what = "spec.namespaces" if spec.namespaces else "spec.namespaceSelector"
+    problems.add(
+        policy.uid,
+        "ParentOwnsNamespaces",
+        f"{what}: must be absent: other policies name {policy.name!r} as their parent, and a parent owns no namespaces;"
+        " move them to a policy of their own with this parent. Until then they are without this policy.",
+    )
+
+
+def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
+    """Namespaces that the policy asks for, in order. A namespace that it names need not exist yet."""
+    selector = spec.namespace_selector
+    chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
+    return sorted(chosen.union(spec.namespaces))
+
+
+def _conflict(owner: str, namespaces: Sequence[str]) -> str:
+    one = len(namespaces) == 1
+    return (
+        f"{'namespace' if one else 'namespaces'} {listed(namespaces)}: {'belongs' if one else 'belong'} to the older"
+        f" policy {owner!r}, and to one policy only; remove {'it' if one else 'them'} from spec.namespaces or"
+        " spec.namespaceSelector of one of the two."
+    )
+
+
+def _team(policy: _Readable, parent: str | None, flavors: Collection[str], problems: _Problems) -> Team:
+    spec = policy.spec
+    unknown = [quota.name for quota in spec.flavors if quota.name not in flavors]
+    if unknown:
+        problems.add(
+            policy.uid,
+            "UnknownFlavor",
+            f"spec.flavors: {listed(unknown)}: must be among the flavors in the operator's settings"
+            f" ({listed(sorted(flavors))}); correct the name, or add the flavor there. Until then the entry is"
+            " ignored.",
+        )
+    return Team(
+        name=policy.name,
+        uid=policy.uid,
+        created=policy.created,
+        parent=parent,
+        quotas={quota.name: _quota(quota) for quota in spec.flavors if quota.name in flavors},
+        priority=spec.priority,
+        max_gpus_per_job=spec.per_job.max_gpus,
+        min_runtime_seconds=spec.reclaim.min_runtime_seconds,
+        quantum_seconds=spec.time_sharing.quantum_seconds if spec.time_sharing else None,
+    )
+
+
+def _quota(quota: FlavorQuota) -> Quota:
+    return Quota(
+        guaranteed=quota.guaranteed,
+        borrow_limit=quota.borrowing.limit,
+        weight=quota.borrowing.weight,
+        lend_limit=quota.lending.limit,
+    )

@@ -1,0 +1,201 @@
+"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not in effect as written.
+
+The numbers are those of the accounts after a pass; `resolve` says what is wrong, and in which words. A parent's numbers
+are the sums of its children's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from elastic_operator.api.policy import (
+    MAX_FLAVORS,
+    Amounts,
+    FlavorAmounts,
+    JobCounts,
+    PolicyConditionType,
+    PolicyStatus,
+)
+from elastic_operator.api.status import Condition
+from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.facts.conditions import condition
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.policies.resolve import Problem
+
+NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
+"""Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The reported policy as it was stored at the pass, and its problems."""
+
+    name: str
+    generation: int
+    problems: Sequence[Problem] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A condition without its times."""
+
+    type: PolicyConditionType
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(slots=True)
+class _Below:
+    """Sums over the accounts without children at and below one account."""
+
+    borrowed: int = 0
+    pending: int = 0
+    foreign: int = 0
+
+
+class Overview:
+    """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
+
+    `stopped` are reason and sentence if nothing is reclaimed now.
+    """
+
+    def __init__(
+        self, accounts: Accounts, jobs: Iterable[JobDemand], *, stopped: tuple[str, str] | None = None
+    ) -> None:
+        self._stopped = stopped
+        self._of: dict[str, list[Account]] = {}
+        self._below: dict[Account, _Below] = {}
+        self._all_borrowed: Counter[str] = Counter()
+        self._guaranteed: Counter[str] = Counter()
+        self._tops: dict[str, list[str]] = {}
+        self._capacity: Mapping[str, int] = accounts.capacity
+        self._running: Counter[str] = Counter()
+        self._queued: Counter[str] = Counter()
+        for flavor in accounts.capacity:
+            self._take_in(accounts.all(flavor))
+        self._count_jobs(accounts, jobs)
+
+    def _take_in(self, accounts: Sequence[Account]) -> None:
+        """Add up all accounts of one flavor."""
+        parents = {account.parent for account in accounts}
+        for account in accounts:
+            self._of.setdefault(account.team.name, []).append(account)
+            self._below.setdefault(account, _Below())
+            if account.parent is None and account.guaranteed:
+                self._guaranteed[account.flavor] += account.guaranteed
+                self._tops.setdefault(account.flavor, []).append(account.team.name)
+        for account in accounts:
+            if account not in parents:
+                self._add(account)
+
+    def _add(self, account: Account) -> None:
+        """Count an account without children, for itself and for all above it."""
+        borrowed = max(0, account.used_now - account.guaranteed)
+        self._all_borrowed[account.flavor] += borrowed
+        for one in account.path:
+            below = self._below.setdefault(one, _Below())
+            below.borrowed += borrowed
+            below.pending += max(0, account.requested - account.used_now)
+            below.foreign += account.foreign
+
+    def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
+        above = {name: [one.team.name for one in known[0].path] for name, known in self._of.items()}
+        for job in jobs:
+            team = accounts.team_of(job.namespace)
+            if job.members:
+                self._running.update(above.get(team, ()))
+            elif job.wants:
+                self._queued.update(above.get(team, ()))
+
+    def status(self, subject: Subject, *, before: PolicyStatus, now: float) -> PolicyStatus:
+        """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
+        accounts = self._of.get(subject.name, [])
+        amounts = [self._amounts(account) for account in accounts]
+        jobs = JobCounts(running=self._running[subject.name], queued=self._queued[subject.name])
+        shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
+        return PolicyStatus(
+            observed_generation=subject.generation,
+            total=_total(amounts) if accounts else None,
+            flavors=shown[:MAX_FLAVORS],
+            jobs=jobs if accounts else None,
+            conditions=[_dated(said, subject.generation, before, now) for said in self._findings(subject, accounts)],
+        )
+
+    def _amounts(self, account: Account) -> FlavorAmounts:
+        used, guaranteed, below = account.used_now, account.guaranteed, self._below[account]
+        idle = max(0, guaranteed - used)
+        lendable = idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)
+        return FlavorAmounts(
+            name=account.flavor,
+            guaranteed=guaranteed,
+            used=used,
+            borrowed=max(0, used - guaranteed),
+            lent=min(lendable, self._all_borrowed[account.flavor] - below.borrowed),
+            pending=below.pending,
+            fair_share=account.share,
+            limit=account.quota.limit,
+        )
+
+    def _findings(self, subject: Subject, accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in subject.problems if problem.reason not in NOT_IN_CONFLICT]
+        kind = PolicyConditionType
+        yield _Finding(kind.READY, not subject.problems, *_first(subject.problems, otherwise="InForce"))
+        yield _Finding(kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
+        told = [text for account in accounts if (text := self._overcommitted(account))]
+        yield _Finding(kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
+        told = [text for account in accounts if (text := self._foreign_over_limit(account))]
+        yield _Finding(kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
+        yield _Finding(kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
+
+    def _overcommitted(self, account: Account) -> str:
+        flavor = account.flavor
+        guaranteed, there = self._guaranteed[flavor], self._capacity[flavor]
+        if account.parent is not None or not account.guaranteed or guaranteed <= there:
+            return ""
+        names = listed(sorted(self._tops[flavor]))
+        return (
+            f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
+            " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."
+        )
+
+    def _foreign_over_limit(self, account: Account) -> str:
+        foreign, limit = self._below[account].foreign, account.quota.limit
+        if limit is None or not foreign or account.used <= limit:
+            return ""
+        return (
+            f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
+            f" {foreign} are used by pods that are no job's, which no limit stops. Delete some of those pods, or raise"
+            " borrowing.limit; until then its jobs get no more."
+        )
+
+
+def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
+    """Reason and message: the reason of the first problem, and the sentences of all."""
+    return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
+
+
+def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
+    old = next((known for known in before.conditions if known.type == said.type), None)
+    return condition(old, said.type, "True" if said.holds else "False", said.reason, said.message, generation, now)
+
+
+def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
+    """Whether the policy mentions the flavor, or its pods use it."""
+    return account.flavor in account.team.quotas or amounts.used > 0 or amounts.pending > 0
+
+
+def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:
+    """All flavors together; without a limit in one of them there is none in all."""
+    limits = [one.limit for one in amounts if one.limit is not None]
+    return Amounts(
+        guaranteed=sum(one.guaranteed for one in amounts),
+        used=sum(one.used for one in amounts),
+        borrowed=sum(one.borrowed for one in amounts),
+        lent=sum(one.lent for one in amounts),
+        pending=sum(one.pending for one in amounts),
+        limit=sum(limits) if len(limits) == len(amounts) else None,
+    )

@@ -1,0 +1,54 @@
+"""All that is remembered of one job from pass to pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_operator.api.status import JobStatus
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.observation import Observation
+
+
+@dataclass(slots=True)
+class Demanded:
+    """What a job demands (None: nothing), and what that was made from."""
+
+    obs: Observation
+    stamp: object
+    shape: JobShape | None = None
+    assumed: tuple[Member, ...] = ()
+    demand: JobDemand | None = None
+    takes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
+
+    obs: Observation
+    share: Assignment | None
+    due: float
+    status: JobStatus
+
+
+@dataclass(slots=True)
+class Record:
+    """One job. Time alone changes nothing of `obs` before `until`.
+
+    `good` is what it demanded when it was last observed without an error, `aside` what counts while it is set aside.
+    """
+
+    obs: Observation | None = None
+    until: float = -inf
+    demanded: Demanded | None = None
+    good: JobDemand | None = None
+    aside: JobDemand | None = None
+    planned: Planned | None = None
+
+    def forget_plan(self) -> None:
+        """Plan again; the last plan is what metrics show until then."""
+        if self.planned is not None:
+            self.planned = replace(self.planned, due=-inf)

@@ -1,0 +1,269 @@
+"""Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
+
+A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
+which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
+tenant's process, so news beyond the ration of its job and its namespace is read later (96). A node that is not Ready is
+not given up while the master reports that its pods there train; the master is then asked every second (92).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+
+import aiohttp
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import master_port, status_port
+from elastic_operator.api.status import ConditionType, JobStatus, Phase
+from elastic_operator.build.names import parse_pod_name
+from elastic_operator.plan.facts.decisions import Plan
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.job.group import heard_by
+from elastic_operator.plan.job.observation import Observation, is_running, master_of
+from elastic_operator.pods.launcher_wire import read
+from elastic_operator.pods.ration import Ration
+from elastic_operator.pods.turns import Turns
+from elastic_worker.contract import ROLE_MASTER, STATUS_LIMIT_BYTES, STATUS_PORT
+
+log = logging.getLogger(__name__)
+
+CALM_SECONDS = 30.0
+EAGER_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+MOST_AT_ONCE = 256
+MOST_OF_A_NAMESPACE = 64
+"""A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
+SILENT_SECONDS = 75.0
+"""A master without an answer for this long is silent: the job says so instead of repeating its last report."""
+NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
+"""A group that changes has about five news within seconds, each of them once."""
+NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
+"""All jobs of a namespace may change together, as when nodes are lost. 1,000 lying masters cost ten writes a second."""
+COST_SECONDS = 60.0
+"""After a change, the master is asked often for this long about what the change cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running master: its address, and which answers are its own. `eager`: its job changes."""
+
+    namespace: str
+    job_name: str
+    master_uid: str
+    address: str
+    epoch: int
+    eager: bool = False
+    port: int = STATUS_PORT
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
+
+    `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
+    all.
+    """
+
+    uid: str
+    target: Target
+    task: asyncio.Task[None] | None = None
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    report: Report | None = None
+    heard: float = 0.0
+    eager_since: float | None = None
+
+
+class Progress:
+    """The latest reports, by the job's uid.
+
+    Args:
+        now: Epoch seconds on the API server's clock.
+        changed: Called when a report says something new.
+    """
+
+    def __init__(self, *, now: Callable[[], float], changed: Callable[[], None]) -> None:
+        self._now, self._changed = now, changed
+        self._followed: dict[str, _Followed] = {}
+        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
+        self._of_namespace = Ration(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
+        self._http: aiohttp.ClientSession | None = None
+
+    def report(self, uid: str) -> Report | None:
+        """The last report of the job's master with news in it; the same object until there are more."""
+        followed = self._followed.get(uid)
+        return followed.report if followed else None
+
+    def heard(self, uid: str) -> float | None:
+        """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
+
+        Silence before that time means nothing, as the master was rarely asked then.
+        """
+        followed = self._followed.get(uid)
+        if followed is None or followed.eager_since is None:
+            return None
+        return max(followed.heard, followed.eager_since)
+
+    def follow(self, uid: str, target: Target | None) -> None:
+        """Ask this master of the job from now on; None to ask none."""
+        followed = self._followed.get(uid)
+        if target is None:
+            self._forget(uid)
+        elif followed is None or followed.target.master_uid != target.master_uid:
+            self._forget(uid)
+            now = self._now()
+            self._followed[uid] = begun = _Followed(uid, target, heard=now, eager_since=now if target.eager else None)
+            begun.task = asyncio.create_task(self._ask_again_and_again(begun))
+        elif followed.target != target:
+            if target.eager != followed.target.eager:
+                followed.eager_since = self._now() if target.eager else None
+            followed.target = target
+            if target.eager:
+                followed.hurry.set()
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._followed.keys() - present:
+            self._forget(uid)
+        for ration in (self._of_job, self._of_namespace):
+            ration.forget_the_whole()
+
+    async def stop(self) -> None:
+        """Ask no master any more."""
+        tasks = [followed.task for followed in self._followed.values() if followed.task]
+        for uid in list(self._followed):
+            self._forget(uid)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def _forget(self, uid: str) -> None:
+        followed = self._followed.pop(uid, None)
+        if followed is not None and followed.task is not None:
+            followed.task.cancel()
+
+    async def _ask_again_and_again(self, followed: _Followed) -> None:
+        while True:
+            try:
+                self._take(followed, await self._ask(followed.target))
+            except Exception:
+                log.exception("job=%s its progress cannot be read", followed.target.job_name)
+            await _pause(followed)
+
+    def _take(self, followed: _Followed, report: Report | None) -> None:
+        known, now = followed.report, self._now()
+        if report is not None:
+            followed.heard = now
+        elif known is not None and now - followed.heard >= SILENT_SECONDS:
+            report = replace(known, silent_since=known.silent_since or followed.heard)
+        if report is None or not self._may_pass_on(followed, known, report):
+            return
+        followed.report = report
+        self._changed()
+
+    def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
+        """Whether to pass the report on now: news of the group within the ration, progress after a while.
+
+        A report that is held back is replaced by the master's next answer.
+        """
+        if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
+            return True
+        if known is not None and report.group == known.group:
+            return False
+        rations = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        if not all(ration.has(key) for ration, key in rations):
+            return False
+        for ration, key in rations:
+            ration.take(key)
+        return True
+
+    async def _ask(self, target: Target) -> Report | None:
+        """Its report; None if the answer is of no use."""
+        async with self._turns.turn(target.namespace):
+            try:
+                body = await self._get(target)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
+                return None
+        return read(
+            body,
+            master_uid=target.master_uid,
+            epoch=target.epoch,
+            is_member_name=lambda name: parse_pod_name(target.job_name, name) is not None,
+            now=self._now(),
+        )
+
+    async def _get(self, target: Target) -> bytes:
+        """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MOST_AT_ONCE),
+                headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
+        host = ip_address(target.address)
+        url = f"http://{f'[{host}]' if host.version == 6 else host}:{target.port}/status"
+        async with self._http.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ValueError(f"answered {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > STATUS_LIMIT_BYTES:
+                    raise ValueError(f"more than {STATUS_LIMIT_BYTES} bytes")
+            return bytes(body)
+
+
+def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
+    """The job's running master; `eager` if the plan shows that the job changes or that a node may be lost."""
+    spec, master = obs.job.spec, master_of(obs)
+    if spec is None or not spec.is_elastic or master is None or not is_running(master) or not master.pod_ip:
+        return None
+    if plan.status.finished:
+        return None
+    return Target(
+        namespace=obs.job.namespace,
+        job_name=obs.job.name,
+        master_uid=master.uid,
+        address=master.pod_ip,
+        epoch=master.master_epoch or 0,
+        port=_status_port(obs.job.uid, spec, master),
+        eager=now < heard_by(obs) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
+    )
+
+
+def _status_port(uid: str, spec: JobSpec, master: OwnPod) -> int:
+    """The job's own port if its master declares one; a master of an older release uses the fixed port (122)."""
+    own = status_port(master_port(uid, spec), ROLE_MASTER)
+    return own if ("", "TCP", own) in master.host_ports else STATUS_PORT
+
+
+def _is_changing(status: JobStatus, now: float) -> bool:
+    """Whether the group is not yet as it should be, or the cost of the last change is not known yet."""
+    ready = status.condition(ConditionType.READY)
+    if ready is None or ready.reason not in (Phase.RUNNING, Phase.DEGRADED):
+        return True
+    latest = next((change for change in status.history if change.from_ > 0 and change.to > 0), None)
+    unknown = latest is not None and latest.pause_seconds is None
+    return unknown and latest is not None and now - seconds(latest.time) < COST_SECONDS
+
+
+async def _pause(followed: _Followed) -> None:
+    """Seconds until the next question: half a minute, or a second; less if the job begins to change."""
+    followed.hurry.clear()
+    seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            await followed.hurry.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,139 @@
+"""Reads the body of a launcher's `/status` strictly: a user's pod writes it, so none of it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+
+from elastic_operator.api.job import MAX_PROCESSES, MAX_REPLICAS
+from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_worker import contract
+
+MAX_CHANGES = 20
+MAX_GIVEN_UP = 3
+"""The most pods that are named; more of them have one cause."""
+MAX_FLAGS = 8
+MAX_SENTENCE = 256
+"""The most characters of a text that is shown; longer ones are cut."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Pods = Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS)]
+Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z]{0,32}\Z")]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e10)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class _Struct(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields that a newer launcher adds are ignored (103)."""
+
+
+class _Parts(_Struct, frozen=True):
+    startup: Seconds = 0.0
+    productive: Seconds = 0.0
+    lost: Seconds = 0.0
+    regroup: Seconds = 0.0
+    checkpoint: Seconds = 0.0
+    other: Seconds = 0.0
+
+
+class _Goodput(_Struct, frozen=True):
+    share: Share
+    seconds: _Parts = _Parts()
+
+
+class _Training(_Struct, frozen=True):
+    step: Count | None = None
+    last_checkpoint_step: Count | None = None
+    checkpoint_error: str = ""
+    epoch: Count | None = None
+    samples_seen: Count | None = None
+    loss: float | None = None
+    goodput: _Goodput | None = None
+
+
+class _Change(_Struct, frozen=True):
+    generation: Count
+    time: Seconds
+    reason: Word
+    to: Pods
+    from_: Pods = msgspec.field(name="from")
+    pause_seconds: Seconds | None = None
+    lost_steps: Count | None = None
+
+
+class _GivenUp(_Struct, frozen=True):
+    pod: str
+    why: str = ""
+
+
+class _Status(_Struct, frozen=True):
+    contract: str
+    epoch: Count
+    generation: Count
+    state: Word
+    reason: str = ""
+    members: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
+    world_size: Annotated[int, msgspec.Meta(ge=0, le=MAX_REPLICAS * MAX_PROCESSES)] = 0
+    given_up: Annotated[tuple[_GivenUp, ...], msgspec.Meta(max_length=MAX_REPLICAS)] = ()
+    unused_flags: tuple[str, ...] = ()
+    training: _Training = _Training()
+    changes: Annotated[tuple[_Change, ...], msgspec.Meta(max_length=MAX_CHANGES)] = ()
+
+
+_decode = msgspec.json.Decoder(_Status).decode
+
+
+def read(
+    body: bytes, *, master_uid: str, epoch: int, is_member_name: Callable[[str], bool], now: float
+) -> Report | None:
+    """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
+    try:
+        said = _decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if said.contract not in contract.UNDERSTOOD or said.epoch != epoch or not all(map(is_member_name, said.members)):
+        return None
+    given_up = [(one.pod, _plain(one.why)) for one in said.given_up if is_member_name(one.pod)]
+    return Report(
+        master_uid=master_uid,
+        read_at=now,
+        generation=said.generation,
+        state=said.state,
+        reason=_plain(said.reason),
+        members=said.members if len(set(said.members)) == len(said.members) else (),
+        world_size=said.world_size,
+        given_up=tuple(given_up[:MAX_GIVEN_UP]),
+        unused_flags=tuple(map(_plain, said.unused_flags[:MAX_FLAGS])),
+        step=said.training.step,
+        last_checkpoint_step=said.training.last_checkpoint_step,
+        checkpoint_error=_plain(said.training.checkpoint_error) or None,
+        epoch=said.training.epoch,
+        samples_seen=said.training.samples_seen,
+        loss=said.training.loss,
+        goodput=_goodput(said.training.goodput),
+        changes=tuple(_change(change) for change in said.changes),
+    )
+
+
+def _goodput(said: _Goodput | None) -> Goodput | None:
+    return Goodput(said.share, msgspec.structs.asdict(said.seconds)) if said is not None else None
+
+
+def _change(said: _Change) -> GroupChange:
+    return GroupChange(
+        generation=said.generation,
+        at=said.time,
+        reason=said.reason,
+        before=said.from_,
+        after=said.to,
+        pause_seconds=said.pause_seconds,
+        lost_steps=said.lost_steps,
+    )
+
+
+def _plain(text: str) -> str:
+    """One short line of printable characters."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * MAX_SENTENCE])
+    return " ".join(line.split())[:MAX_SENTENCE]

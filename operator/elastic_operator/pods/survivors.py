@@ -1,0 +1,136 @@
+"""Reads in logs whether the other pods of a Torchrun job, after a node went away, are a group of their own (146).
+
+The master's log is read first, and the others only if it shows a group of just their number. So a group that stands
+still costs one log every five seconds, and one that goes on costs each pod's log once. A log that cannot be read, or is
+too long, shows nothing. All readers of logs share their turns, so the kubelets of one tenant do not hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+from elastic_operator.build.group import Place, last_place
+from elastic_operator.cluster import apply
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
+from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_worker.contract import MAIN_CONTAINER
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 5.0
+BEFORE_SECONDS = 120
+"""Events this long before a node was missed may belong to its loss: Kubernetes misses a node after 40 or 50 s."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The pods of a job whose logs are read; `known` is the group by the master's log."""
+
+    job_uid: str
+    namespace: str
+    left: Survivors
+    group: Group
+    known: Place | None = None
+    task: asyncio.Task[None] | None = None
+
+
+class SurvivorLogs:
+    """What the logs show, by the job's uid. They are read like `logs`, in turn with these.
+
+    Args:
+        now: Epoch seconds on the API server's clock.
+    """
+
+    def __init__(self, logs: FailureLogs, *, now: Callable[[], float]) -> None:
+        self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
+        self._now, self._changed = now, logs.changed
+        self._asked: dict[str, _Asked] = {}
+
+    def group(self, uid: str) -> Group | None:
+        """The group that the logs of the job's pods show since they are read; None if they are not read."""
+        asked = self._asked.get(uid)
+        return asked.group if asked else None
+
+    def follow(self, uid: str, namespace: str, left: Survivors | None) -> None:
+        """Read the logs of these pods of the job from now on; None to read none."""
+        asked = self._asked.get(uid)
+        if left is None:
+            self._forget(uid)
+        elif asked is None:
+            self._asked[uid] = asked = _Asked(uid, namespace, left, Group(self._now()))
+            asked.task = asyncio.create_task(self._read_again_and_again(asked))
+        else:
+            asked.left = left
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._asked.keys() - present:
+            self._forget(uid)
+
+    async def stop(self) -> None:
+        """Read no logs any more."""
+        tasks = [asked.task for asked in self._asked.values() if asked.task]
+        for uid in list(self._asked):
+            self._forget(uid)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, uid: str) -> None:
+        asked = self._asked.pop(uid, None)
+        if asked is not None and asked.task is not None:
+            asked.task.cancel()
+
+    async def _read_again_and_again(self, asked: _Asked) -> None:
+        self._changed()  # the next look sees since when
+        while True:
+            left = asked.left
+            try:
+                shown = left.uids if await self._are_a_group(asked, left) else frozenset()
+            except Exception:
+                log.exception("job=%s its pods' logs are beyond understanding", asked.job_uid)
+                shown = frozenset()
+            if shown != asked.group.pods:
+                asked.group = Group(asked.group.asked_since, shown)
+                self._changed()
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _are_a_group(self, asked: _Asked, left: Survivors) -> bool:
+        """Whether the pods are one group, and all of it."""
+        seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
+        master, *others = left.pods
+        said = await self._place_of(asked.namespace, master, seconds)
+        if said is not None and said == asked.known and asked.group.pods == left.uids:
+            return True
+        asked.known = None
+        if said is None or said.size != len(left.pods):
+            return False
+        ranks = {said.rank}
+        for start in range(0, len(others), MOST_OF_A_JOB):
+            for place in await self._places_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
+                if place is None or (place.size, place.group) != (said.size, said.group):
+                    return False
+                ranks.add(place.rank)
+        asked.known = said
+        return ranks == set(range(said.size))
+
+    async def _places_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[Place | None]:
+        return await asyncio.gather(*(self._place_of(namespace, pod, seconds) for pod in pods))
+
+    async def _place_of(self, namespace: str, pod: OwnPod, seconds: int) -> Place | None:
+        """The pod's last group and rank by its log; None if the log does not show it."""
+        container = self._container_of(pod.uid) or MAIN_CONTAINER
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._turns.begin(namespace)
+            try:
+                async with asyncio.timeout(READ_SECONDS):
+                    said = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
+            finally:
+                self._turns.end(namespace)
+        except (ClusterError, TimeoutError, ValueError) as error:
+            log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
+            return None
+        return last_place(said)

@@ -1,0 +1,63 @@
+"""Slots for requests to what tenants run, shared fairly: a namespace with hanging pods does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Turns:
+    """At most `most` holders at once, and `most_of_one` of one namespace. Waiting namespaces take turns."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._free, self._most_of_one = most, most_of_one
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By namespace, in the order of their next turns."""
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Hold a slot, as soon as there is one."""
+        await self.begin(namespace)
+        try:
+            yield
+        finally:
+            self.end(namespace)
+
+    async def begin(self, namespace: str) -> None:
+        """Wait for a slot and take it; `end` gives it back. If cancelled, it takes none."""
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(given)
+        self._give()
+        try:
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # a slot was given in the same moment
+                self.end(namespace)
+            raise
+
+    def end(self, namespace: str) -> None:
+        """Give the slot back."""
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._free += 1
+        self._give()
+
+    def _give(self) -> None:
+        """Give free slots to those that wait, one namespace after the other."""
+        while self._free:
+            allowed = (one for one in self._waiting if self._held[one] < self._most_of_one)
+            namespace = next(allowed, None)
+            if namespace is None:
+                return
+            waiting = self._waiting.pop(namespace)
+            given = waiting.popleft()
+            if waiting:
+                self._waiting[namespace] = waiting
+            if not given.cancelled():
+                self._held[namespace] += 1
+                self._free -= 1
+                given.set_result(None)

@@ -1,0 +1,1 @@
+"""Turns the stores into the facts that decisions are made from. Reads memory only; writes nothing."""

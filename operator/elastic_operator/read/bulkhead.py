@@ -1,0 +1,151 @@
+"""Sets aside what makes the operator raise: one job, pod, policy or node, while the pass goes on for all others (88).
+
+controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
+and the object is tried again with back-off; a job or a policy also at once when its spec changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import TypeVar
+
+from elastic_operator.plan.facts.times import doubled
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_SECONDS = 1.0
+FIRST_ALLOCATION_SECONDS = 30.0
+"""The first wait if the allocation raised: to find the culprit costs several allocations."""
+LONGEST_SECONDS = 1800.0
+MOST_CHARACTERS = 300
+"""The most characters of an error's own text in a message to users."""
+TAKES_NOTHING_SECONDS = 600.0
+"""A job that raised at what it was given takes nothing from others until this long after its next try, as they would
+lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+"""
+KEPT_SECONDS = 3600.0
+"""An object that has not raised for this long begins again with the shortest wait."""
+MOST_VERSIONS = 3
+"""After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """An error of the operator at one object. The object is left out until `again_at` (monotonic), or while `version`
+    holds.
+
+    `attempts` counts its errors of this version, `versions` the versions of it that raised.
+
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
+    (monotonic) it takes nothing from others. `silent`: even writing that it is set aside raises.
+    """
+
+    version: object
+    message: str
+    attempts: int
+    again_at: float
+    in_allocation: bool
+    takes_at: float
+    versions: int = 1
+    silent: bool = False
+
+
+class Bulkhead:
+    """The objects that are set aside, by uid. `count` is called with the kind of each object that raises."""
+
+    def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
+        self._count = count
+        self._faults: dict[str, Fault] = {}
+        self._raised = 0
+
+    def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
+        """The result of `work` for that object; None if the object is set aside, or if it is set aside now since this
+        raises.
+        """
+        if self.fault(uid) is not None:
+            return None
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this object's, and no other's
+            self.set_aside(kind, uid, name, error)
+            return None
+
+    def set_aside(
+        self,
+        kind: str,
+        uid: str,
+        name: str,
+        error: Exception,
+        *,
+        version: object = None,
+        in_allocation: bool = False,
+        given: bool = False,
+    ) -> Fault:
+        """Leave the object out until its next try. The error and its traceback go to the log.
+
+        `given`: it raised at what an allocation gave it.
+        """
+        now = time.monotonic()
+        self._forget_old(now)
+        known = self._faults.get(uid)
+        edited = known is not None and known.version != version
+        self._count(kind)
+        if given and known is not None and not edited and now < known.again_at:
+            log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
+            known.silent = True
+            return known
+        attempts = known.attempts + 1 if known is not None and not edited else 1
+        first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
+        wait = doubled(first, LONGEST_SECONDS, attempts)
+        # The text of an error in the allocation may name other tenants' objects.
+        told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
+        told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."
+        message = (
+            f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
+            " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
+        )
+        self._raised += 1
+        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
+        again_at = now + wait
+        takes_at = again_at + TAKES_NOTHING_SECONDS if given else known.takes_at if known is not None else now
+        versions = known.versions + edited if known is not None else 1
+        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at, versions)
+        return fault
+
+    def fault(self, uid: str, version: object = None) -> Fault | None:
+        """Why the object is left out now; None if it is not, or if its next try is due."""
+        if not self._faults:
+            return None
+        known = self._faults.get(uid)
+        return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
+
+    def may_take(self, uid: str, version: object) -> bool:
+        """Whether others may lose pods for the object."""
+        known = self._faults.get(uid)
+        if known is None or time.monotonic() >= known.takes_at:
+            return True
+        return known.version != version and known.versions < MOST_VERSIONS
+
+    def worked(self, uid: str) -> None:
+        """The object could use what it was given, so its next error counts as the first."""
+        if self._faults:
+            self._faults.pop(uid, None)
+
+    def state(self) -> object:
+        """Changes whenever an object is set aside, or its next try is due. Read it before you look at objects."""
+        now = time.monotonic()
+        return self._raised, sum(fault.again_at > now for fault in self._faults.values())
+
+    def next_try(self, since: float) -> float:
+        """When (monotonic) the first try becomes due that was not due at `since`; infinity if there is none."""
+        return min((fault.again_at for fault in self._faults.values() if fault.again_at > since), default=inf)
+
+    def _forget_old(self, now: float) -> None:
+        for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:
+            del self._faults[uid]

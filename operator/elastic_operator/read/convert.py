@@ -1,0 +1,340 @@
+"""What Kubernetes objects mean to the planner: takes structs, returns facts of `plan/facts`. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import msgspec
+
+from elastic_operator.api import template
+from elastic_operator.api.quantity import amount
+from elastic_operator.build.names import secret_name
+from elastic_operator.cluster.meta import Condition
+from elastic_operator.cluster.objects import Node
+from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
+from elastic_operator.plan.facts import snapshot as model
+from elastic_operator.plan.facts.job import STARTS, MainContainer, OwnPod
+from elastic_worker import contract
+
+_CLUSTER_REASONS = frozenset(
+    {
+        "NodeAffinity",
+        "NodeLost",
+        "NodePorts",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+"""status.reason of pods that the kubelet ended or refused, and not the program in them; `OutOf...` belongs to these,
+too.
+"""
+
+EVICTED = "Evicted"
+_NOT_ADMITTED = "The node had condition"
+"""How the message of an eviction begins if the kubelet did not admit the pod. Evictions for the node's sake have the
+condition DisruptionTarget. All others are of pods that passed a limit of their own: of an emptyDir, or of storage.
+"""
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The taint by which somebody declares that a node is off, and that its pods may go (86)."""
+
+_REFUSALS = frozenset(
+    {"NodeAffinity", "NodePorts", "NodeShutdown", "TopologyAffinityError", "UnexpectedAdmissionError"}
+)
+"""status.reason of pods that the kubelet did not admit; `OutOf...` belongs to these, too."""
+
+SANDBOX_IS_READY = "PodReadyToStartContainers"
+"""The condition of pods whose volumes and network are there. Kubelets before 1.35 set it only after the first pull."""
+
+_DISRUPTIONS = {
+    "PreemptionByScheduler": "preempted by a pod of higher priority",
+    "DeletionByTaintManager": "its node was tainted NoExecute",
+    "EvictionByEvictionAPI": "evicted, as by a drain of its node",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "ended by its kubelet",
+}
+"""Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What pods use of one node, in the terms of `facts.snapshot.Node`; `pods` is among the resources."""
+
+    used: model.Resources = field(default_factory=dict)
+    used_ports: frozenset[model.HostPort] = frozenset()
+    leaving: model.Resources = field(default_factory=dict)
+    used_by: Mapping[str, model.Resources] = field(default_factory=dict)
+    leaving_by: Mapping[str, model.Resources] = field(default_factory=dict)
+
+
+def epoch(time: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
+
+
+def node(node: Node, usage: Usage) -> model.Node:
+    """A node and what pods use of it."""
+    return replace(
+        closed_node(node, usage),
+        allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
+        taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
+        unschedulable=node.spec.unschedulable,
+        ready=unready_since(node) is None,
+    )
+
+
+def closed_node(node: Node, usage: Usage) -> model.Node:
+    """A node that takes no pods. Of the object only the labels are read, which name the kind of its GPUs."""
+    return model.Node(
+        name=node.metadata.name,
+        allocatable={},
+        labels=node.metadata.labels,
+        unschedulable=True,
+        used=usage.used,
+        used_ports=usage.used_ports,
+        leaving=usage.leaving,
+        used_by=usage.used_by,
+        leaving_by=usage.leaving_by,
+    )
+
+
+def is_out_of_service(node: Node) -> bool:
+    """Whether somebody has given the node up by that taint."""
+    return any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints or ())
+
+
+def ready_since(node: Node) -> float:
+    """Since when a Ready node is Ready, as written."""
+    ready = _condition(node.status.conditions, "Ready")
+    return epoch((ready and ready.last_transition_time) or "")
+
+
+def age_at(node: Node, time: float) -> float:
+    """How old the node was at that time, which the same clock wrote."""
+    return time - epoch(node.metadata.creation_timestamp or "")
+
+
+def unready_since(node: Node) -> float | None:
+    """Since when the node is not Ready; None if it is. A node that never reported is not Ready since it was created."""
+    ready = _condition(node.status.conditions, "Ready")
+    if ready is not None and ready.status == "True":
+        return None
+    return epoch((ready and ready.last_transition_time) or node.metadata.creation_timestamp or "")
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What a pod asks of its node, by the same rules as for templates, with one of the node's `pods`."""
+    return {**template.requests_of({"spec": msgspec.to_builtins(pod.spec)}), "pods": 1}
+
+
+def host_ports_of(pod: Pod) -> frozenset[model.HostPort]:
+    """The node's ports that the pod's containers use, sidecars included."""
+    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
+    return frozenset(
+        model.host_port(port.host_ip, port.protocol, port.host_port)
+        for container in (*pod.spec.containers, *sidecars)
+        for port in container.ports or ()
+        if port.host_port
+    )
+
+
+def node_of(pod: Pod) -> str | None:
+    """The node that the pod is bound to, else the only one that it may be bound to, else None."""
+    return pod.spec.node_name or pinned_node(pod)
+
+
+def pinned_node(pod: Pod) -> str | None:
+    """The node that every term of the pod's required node affinity names, if there is one."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    terms = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
+    names = {_pin(term) for term in terms}
+    return names.pop() if len(names) == 1 else None
+
+
+def _pin(term: SelectorTerm) -> str | None:
+    for requirement in term.match_fields or ():
+        values = requirement.values or ()
+        if requirement.key == "metadata.name" and requirement.operator == "In" and len(values) == 1:
+            return values[0]
+    return None
+
+
+def ended(pod: Pod) -> bool:
+    """Whether the pod has ended and holds no resources."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def waits(pod: Pod) -> bool:
+    """Whether the pod is to run and has no node yet."""
+    return not pod.spec.node_name and pod.metadata.deletion_timestamp is None and not ended(pod)
+
+
+def unschedulable(pod: Pod) -> str:
+    """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind."""
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
+        return ""
+    return scheduled.message or scheduled.reason
+
+
+def disruption(pod: Pod) -> str:
+    """How the cluster ended the pod, or is ending it; "" if it does not."""
+    target = _condition(pod.status.conditions, "DisruptionTarget")
+    if target is not None and target.status == "True":
+        return _sentence(_DISRUPTIONS.get(target.reason, target.reason), target.message)
+    reason = pod.status.reason
+    ended = reason in _CLUSTER_REASONS or reason.startswith("OutOf") or _was_refused(pod)
+    return _sentence(reason, pod.status.message) if pod.status.phase == "Failed" and ended else ""
+
+
+def _was_refused(pod: Pod) -> bool:
+    """Whether the kubelet refused it: it ended there without having begun."""
+    status = pod.status
+    began = any(one.state.running or one.state.terminated for one in status.container_statuses or ())
+    evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
+    refused = evicted or status.reason in _REFUSALS or status.reason.startswith("OutOf")
+    return status.phase == "Failed" and not began and refused
+
+
+def main_container_name(pod: Pod) -> str:
+    """The container that trains: the one called `pytorch`, else the first."""
+    names = [container.name for container in pod.spec.containers]
+    return contract.MAIN_CONTAINER if contract.MAIN_CONTAINER in names else names[0]
+
+
+def main_container(pod: Pod) -> MainContainer:
+    """The state of the container that trains. Times from a node whose clock is behind are not used."""
+    main = main_container_name(pod)
+    state = next((s.state for s in pod.status.container_statuses or () if s.name == main), None)
+    if state is None:
+        return MainContainer()
+    if (end := state.terminated) is not None:
+        finished = None if _clock_is_behind(pod) else _time(end.finished_at)
+        evicted = pod.status.phase == "Failed" and pod.status.reason == EVICTED
+        reason, message = (EVICTED, pod.status.message) if evicted else (end.reason, end.message)
+        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=reason, message=message)
+    if state.running is not None:
+        since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
+        return MainContainer(running_since=_time(since))
+    if state.waiting is not None:
+        return _waiting(pod, main, state.waiting)
+    return MainContainer()
+
+
+def _waiting(pod: Pod, main: str, waiting: Waiting) -> MainContainer:
+    """The main container that has not started, and what of the pod it waits for."""
+    init, name = pod.status.init_container_statuses or (), main
+    sidecars = {container.name for container in pod.spec.init_containers or () if container.restart_policy == "Always"}
+    is_busy = any(status.state.running for status in init if status.name not in sidecars)
+    if not is_busy:  # one before it that cannot start is what it waits for
+        troubles = ((status.name, status.state.waiting) for status in init if status.state.waiting)
+        name, waiting = next((it for it in troubles if it[1].reason not in STARTS), (main, waiting))
+    begun = (status.state.running.started_at for status in init if status.state.running)
+    ended = (status.state.terminated.finished_at for status in init if status.state.terminated)
+    staged = _condition(pod.status.conditions, SANDBOX_IS_READY)
+    is_staged = staged is not None and staged.status == "True"
+    since = _staged_since(pod, staged) if staged is not None and is_staged else None
+    times = () if _clock_is_behind(pod) else filter(None, (*map(_time, (*begun, *ended)), since))
+    return MainContainer(
+        waiting_reason=waiting.reason,
+        waiting_message=waiting.message,
+        waiting_container=name,
+        waiting_since=max(times, default=None),
+        is_on_its_way=waiting.reason in STARTS and (is_busy or is_staged),
+    )
+
+
+def _staged_since(pod: Pod, staged: Condition) -> float | None:
+    """When volumes and network were there, at the latest.
+
+    The node's clock may be ahead: by no more than the time that seems to have passed from the binding until its kubelet
+    saw the pod.
+    """
+    since, seen = _time(staged.last_transition_time), _time(pod.status.start_time)
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    bound = _time(scheduled.last_transition_time if scheduled else None) or _time(pod.metadata.creation_timestamp)
+    return since if since is None or seen is None or bound is None else since - max(0.0, seen - bound)
+
+
+def _clock_is_behind(pod: Pod) -> bool:
+    """Whether the clock of the pod's node is behind the API server's: its kubelet saw the pod before that
+    was created.
+    """
+    seen, made = _time(pod.status.start_time), _time(pod.metadata.creation_timestamp)
+    return seen is not None and made is not None and seen < made
+
+
+def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:
+    """A pod of ours. The ledger finds out whether it is ours, and its `role` and `index`.
+
+    `deleting_since` is when its deletion was asked for; the API's deletionTimestamp is when its grace is over.
+    """
+    meta, conditions = pod.metadata, pod.status.conditions
+    scheduled = _condition(conditions, "PodScheduled")
+    waits = not pod.spec.node_name and scheduled is not None and scheduled.status == "False"
+    placed = scheduled is not None and scheduled.status == "True"
+    ready = _condition(conditions, "Ready")
+    grace = float(meta.deletion_grace_period_seconds or 0)
+    deadline = _time(meta.deletion_timestamp)
+    return OwnPod(
+        name=meta.name,
+        uid=meta.uid,
+        role=role,
+        index=index,
+        incarnation=_number(meta.labels.incarnation) or 0,
+        phase=pod.status.phase,
+        created=epoch(meta.creation_timestamp or ""),
+        node=node_of(pod),
+        bound=bool(pod.spec.node_name),
+        bound_since=_time(scheduled.last_transition_time) if placed and scheduled else None,
+        deleting_since=None if deadline is None else deadline - grace,
+        grace_seconds=grace,
+        ready=ready is not None and ready.status == "True",
+        requests=requests,
+        gpus=sum(requests.get(name, 0) for name in gpu_resources),
+        host_ports=host_ports_of(pod),
+        main=main_container(pod),
+        disrupted=disruption(pod),
+        refused=_was_refused(pod),
+        unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
+        unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
+        nnodes=_nnodes(meta.annotations.nnodes),
+        template=meta.annotations.template,
+        pod_ip=pod.status.pod_ip,
+        master_epoch=_number(meta.annotations.master_epoch) if role == contract.ROLE_MASTER else None,
+        membership=meta.annotations.membership if role == contract.ROLE_MASTER else "",
+        own_secret=_has_own_secret(meta),
+    )
+
+
+def _has_own_secret(meta: PodMeta) -> bool:
+    job = meta.controller
+    return job is not None and meta.annotations.secret == secret_name(job.name, job.uid)
+
+
+def _number(text: str) -> int | None:
+    """A number as the operator writes it. Users can write anything, and a long one cannot even be read."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _nnodes(text: str) -> tuple[int, int] | None:
+    low, high = (_number(part) for part in text.partition(":")[::2])
+    return None if low is None or high is None else (low, high)
+
+
+def _time(time: str | None) -> float | None:
+    return epoch(time) if time else None
+
+
+def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
+    return next((c for c in conditions or () if c.type == type_), None)
+
+
+def _sentence(cause: str, message: str) -> str:
+    return f"{cause}: {message}" if message else cause

@@ -1,0 +1,106 @@
+"""One pod as the ledger counts it, whether it is there or being created."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+
+from elastic_operator.api.job import GROUP, KIND
+from elastic_operator.api.quantity import QuantityError, amount
+from elastic_operator.cluster.meta import OwnerReference
+from elastic_operator.cluster.pod import Pod
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.read import convert
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A pod as counted.
+
+    `node` is where it is bound or pinned. `claims` is the uid of the job that it names as its controller, `own` what it
+    is to that job if that is true. `waits`: it is not ours, asks for GPUs, and has no node yet. `unread`: it could not
+    be read.
+    """
+
+    pod: Pod
+    node: str | None
+    requests: Resources
+    host_ports: frozenset[HostPort]
+    claims: str | None
+    own: OwnPod | None
+    waits: bool = False
+    unread: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is a pod of others that uses a node."""
+        return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a pod of no job that uses a node, or may come to use one."""
+        may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
+        return self.claims is None and may_run and not convert.ended(self.pod)
+
+    def counts_like(self, other: Entry) -> bool:
+        """Whether the two states of a pod count the same for everybody."""
+        return (
+            (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
+            and self.plain is other.plain
+            and self.requests == other.requests
+            and self.host_ports == other.host_ports
+            and self._waits_like(other)
+        )
+
+    def _waits_like(self, other: Entry) -> bool:
+        if not self.waits or not other.waits:
+            return self.waits is other.waits
+        one, two = self.pod, other.pod
+        return (one.metadata.labels, one.metadata.annotations, one.spec, one.status) == (
+            two.metadata.labels,
+            two.metadata.annotations,
+            two.spec,
+            two.status,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod that is being created (48). The uid of `member` stands for the one that it will get."""
+
+    member: Member
+    job_uid: str
+    namespace: str
+    name: str
+    until: float
+
+
+def controlling_job(pod: Pod) -> OwnerReference | None:
+    """The job that the pod names as its controller."""
+    controller = pod.metadata.controller
+    if controller is None or controller.kind != KIND or controller.api_version.partition("/")[0] != GROUP:
+        return None
+    return controller
+
+
+def unread(pod: Pod, requests: Resources | None) -> Entry:
+    """A pod that cannot be read: it uses its last known requests, else those of its quantities that can be read."""
+    claims = controlling_job(pod)
+    asks = requests if requests is not None else _quantities_of(pod)
+    return Entry(pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True)
+
+
+def _quantities_of(pod: Pod) -> Resources:
+    asked = Counter({"pods": 1})
+    for container in pod.spec.containers:
+        for name, quantity in {**container.resources.limits, **container.resources.requests}.items():
+            with suppress(QuantityError):
+                asked[name] += amount(name, quantity)
+    return asked
+
+
+def assumed_uid(namespace: str, name: str) -> str:
+    """The uid of a pod while it is being created."""
+    return f"assumed/{namespace}/{name}"

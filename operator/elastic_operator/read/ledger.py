@@ -1,0 +1,376 @@
+"""Who uses what: every bound pod's use of its node, and which pods are ours, updated with each change of a pod.
+
+A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
+have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts from before the
+request is sent (`assume`) until it is seen, so that no pass gives its place away (48). A pod that is being deleted and
+does not go counts as used again after some time, so that nobody waits for its place (40).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_operator.api.template import GPU_RESOURCES
+from elastic_operator.cluster.meta import OwnerReference
+from elastic_operator.cluster.pod import Pod
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.read import convert
+from elastic_operator.read.convert import Usage
+from elastic_operator.read.entry import Assumed, Entry, assumed_uid, controlling_job, unread
+from elastic_operator.read.groups import Groups, Stamps, one_of_its_kind
+from elastic_operator.read.overdue import Leaving
+from elastic_operator.read.sums import PodSum
+
+log = logging.getLogger(__name__)
+
+ASSUMED_SECONDS = 15.0
+"""A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job that exists."""
+
+    namespace: str
+    name: str
+
+
+class Ledger:
+    """Use per node, and pods per job.
+
+    Args:
+        job_of: The job with a uid, None if there is none (any more).
+        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
+        gpu_resources: Extended resources that count as GPUs.
+        changed: Called when a change of a pod makes a difference: to its node, or to a job.
+        on_error: Called for each pod that cannot be read.
+        now: A monotonic clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_of: Callable[[str], JobRef | None],
+        parse: Callable[[str, str], tuple[str, int] | None],
+        gpu_resources: Sequence[str] = GPU_RESOURCES,
+        changed: Callable[[], None] = lambda: None,
+        on_error: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = lambda: time.monotonic(),
+    ) -> None:
+        self._job_of = job_of
+        self._parse = parse
+        self._gpu_resources = tuple(gpu_resources)
+        self._changed = changed
+        self._on_error = on_error
+        self._now = now
+        self._entries: dict[str, Entry] = {}
+        self._claims = Groups()
+        self._own_by_job = Groups()
+        self._own_by_node = Groups()
+        self._names = Groups()
+        self._foreign: dict[str, PodSum] = {}
+        self._plain: dict[str, PodSum] = {}
+        """Pods of no job that ask for GPUs, by namespace."""
+        self._plain_now: dict[str, Resources] | None = None
+        self._waiting: dict[str, Pod] = {}
+        self._waiting_now: tuple[Pod, ...] | None = None
+        self._leaving = Leaving(now)
+        self._assumed: dict[str, Assumed] = {}
+        self._assumed_by_job = Groups()
+        self._assumed_by_node = Groups()
+        self._revisions: Counter[str | None] = Counter()
+        self._stamps = Stamps()
+        self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
+        self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Count a change. A listener of the pods' store."""
+        known = self._entries.get(old.metadata.uid) if old is not None else None
+        if new is not None:
+            entry = self._entry(new, known)
+            self.forget(new.metadata.namespace, new.metadata.name)
+            if known is not None and entry.counts_like(known):
+                self._entries[new.metadata.uid] = entry
+                return
+        if known is not None:
+            self._drop(known.pod.metadata.uid)
+        if new is not None:
+            self._add(entry)
+        elif known is not None:
+            self._leaving.forget(known.pod.metadata.uid)
+        self._changed()
+
+    def job_changed(self, job_uid: str) -> None:
+        """A job appeared or is gone: decide again which pods are its own."""
+        self._own_pods.pop(job_uid, None)
+        for uid in tuple(self._claims.get(job_uid)):
+            known = self._entries[uid]
+            entry = self._entry(known.pod, known)
+            self._drop(uid)
+            self._add(entry)
+
+    def own_pods(self, job_uid: str) -> tuple[OwnPod, ...]:
+        """The pods of a job, by name; the same object while none of them changes."""
+        if job_uid not in self._own_pods:
+            own = (self._entries[uid].own for uid in self._own_by_job.get(job_uid))
+            self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
+        return self._own_pods[job_uid]
+
+    def waiting(self) -> tuple[Pod, ...]:
+        """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
+        if self._waiting_now is None:
+            self._waiting_now = tuple(self._waiting.values())
+        return self._waiting_now
+
+    def plain_gpus(self) -> Mapping[str, Resources]:
+        """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.
+
+        The same object while none of them changes.
+        """
+        if self._plain_now is None:
+            self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
+        return self._plain_now
+
+    def revision(self, node: str) -> int:
+        """A number that changes whenever `node_usage` of the node may change."""
+        return self._revisions[node]
+
+    @property
+    def changes(self) -> int:
+        """Raised with each change that may make a difference to a node or a job."""
+        return self._stamps.changes
+
+    def stamp(self, job_uid: str, namespace: str, name: str) -> tuple[int, int]:
+        """Changes whenever pods of that job may have changed: those being created, its own, and others with
+        its names.
+        """
+        return self._stamps.get(job_uid), self._stamps.get((namespace, name))
+
+    def is_left(self, node: str) -> bool:
+        """Whether pods of ours are leaving the node that may still go in time (145)."""
+        entries = (self._entries[uid] for uid in self._own_by_node.get(node))
+        leaving = (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
+        return any(self._leaving.is_expected(uid) for uid in leaving)
+
+    def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
+        """Our pods on the node that are not among `members`, pods being created included."""
+        own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
+        if own <= members and assumed <= members:
+            return frozenset()
+        return frozenset((own | assumed) - members)
+
+    def foreign_names(self, job_uid: str) -> frozenset[str]:
+        """Names of the job's future pods that pods of others have (82)."""
+        job = self._job_of(job_uid)
+        if job is None:
+            return frozenset()
+        foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
+        return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
+
+    def node_usage(
+        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, Resources]] = ()
+    ) -> Usage:
+        """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+
+        `leaving` are namespace and requests of those among them that are about to be deleted, and so leave as well.
+        """
+        foreign = self._foreign.get(node)
+        used = foreign.copy() if foreign else PodSum(self._gpu_resources)
+        going = PodSum(self._gpu_resources)
+        for namespace, requests in leaving:
+            going.add(namespace, requests, ())
+        for uid in self._own_by_node.get(node):
+            entry = self._entries[uid]
+            pod = entry.own
+            if pod is None or pod.ended or uid in members or _will_never_run(pod):
+                continue
+            goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
+        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
+            if assumed.member.uid not in members:
+                used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
+        return Usage(
+            used=dict(used.requests),
+            used_ports=frozenset(used.ports),
+            leaving=dict(going.requests),
+            used_by=used.by_namespace(),
+            leaving_by=going.by_namespace(),
+        )
+
+    def assume(
+        self,
+        *,
+        job_uid: str,
+        namespace: str,
+        name: str,
+        role: str,
+        index: int,
+        node: str | None,
+        requests: Resources,
+        host_ports: frozenset[HostPort] = frozenset(),
+    ) -> str:
+        """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
+        meanwhile (48).
+
+        It counts however long the creation takes; `await_seen` says that the creation is over.
+        """
+        self.forget(namespace, name)
+        uid = assumed_uid(namespace, name)
+        member = Member(uid, role, index, node, requests, host_ports)
+        self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
+        self._assumed_by_job.add(job_uid, uid)
+        self._assumed_by_node.add(node, uid)
+        self._touch_node(node)
+        self._stamps.renew(job_uid, there=True)
+        return uid
+
+    def forget(self, namespace: str, name: str) -> None:
+        """The pod was certainly not created, or it is seen."""
+        uid = assumed_uid(namespace, name)
+        assumed = self._assumed.pop(uid, None)
+        if assumed is not None:
+            self._assumed_by_job.remove(assumed.job_uid, uid)
+            self._assumed_by_node.remove(assumed.member.node, uid)
+            self._touch_node(assumed.member.node)
+            self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
+
+    def await_seen(self, namespace: str, name: str) -> None:
+        """The creation is over. A pod that is still not seen may have been created all the same, so it counts for a
+        while.
+        """
+        uid = assumed_uid(namespace, name)
+        if uid in self._assumed:
+            self._assumed[uid] = replace(self._assumed[uid], until=self._now() + ASSUMED_SECONDS)
+
+    def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
+        """The job's pods that are being created and are not seen yet."""
+        return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
+
+    def next_expiry(self) -> float:
+        """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
+        until = min((assumed.until for assumed in self._assumed.values()), default=inf)
+        return min(until, self._leaving.next_due()) - self._now()
+
+    def expire(self) -> None:
+        """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
+        for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
+            self.forget(assumed.namespace, assumed.name)
+        for uid in self._leaving.expire():
+            self._touch_node(self._entries[uid].node)
+
+    def _add(self, entry: Entry) -> None:
+        self._entries[entry.pod.metadata.uid] = entry
+        self._group(entry, Groups.add)
+        if entry.waits:
+            self._waiting[entry.pod.metadata.uid], self._waiting_now = entry.pod, None
+        if entry.own is not None and entry.own.deleting_since is not None:
+            self._leaving.see(entry.own.uid, entry.own.grace_seconds)
+        if entry.holds and entry.node:
+            foreign = self._foreign.setdefault(entry.node, PodSum(self._gpu_resources))
+            foreign.add(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
+        if self._is_plain(entry):
+            plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
+            plain.add(entry.pod.metadata.namespace, entry.requests, ())
+            self._plain_now = None
+
+    def _drop(self, uid: str) -> Entry:
+        entry = self._entries.pop(uid)
+        self._group(entry, Groups.remove)
+        if entry.waits:
+            del self._waiting[uid]
+            self._waiting_now = None
+        if entry.holds and entry.node:
+            foreign = self._foreign[entry.node]
+            foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
+            if not foreign.pods:
+                del self._foreign[entry.node]
+        if self._is_plain(entry):
+            plain = self._plain[entry.pod.metadata.namespace]
+            plain.remove(entry.pod.metadata.namespace, entry.requests, ())
+            if not plain.pods:
+                del self._plain[entry.pod.metadata.namespace]
+            self._plain_now = None
+        return entry
+
+    def _is_plain(self, entry: Entry) -> bool:
+        return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
+
+    def _group(self, entry: Entry, change: Callable[[Groups, Hashable, str], None]) -> None:
+        meta = entry.pod.metadata
+        self._touch_node(entry.node)
+        if entry.claims is not None:
+            self._own_pods.pop(entry.claims, None)
+            change(self._claims, entry.claims, meta.uid)
+        if entry.own is not None:
+            change(self._own_by_job, entry.claims, meta.uid)
+            change(self._own_by_node, entry.node, meta.uid)
+        job_name = meta.name.rsplit("-", 2)[0]
+        if self._parse(job_name, meta.name) is not None:
+            names = meta.namespace, job_name
+            change(self._names, names, meta.uid)
+            self._stamps.renew(names, there=bool(self._names.get(names)))
+
+    def _touch_node(self, node: str | None) -> None:
+        self._stamps.changes += 1
+        self._revisions[node] += 1
+
+    def _entry(self, pod: Pod, known: Entry | None) -> Entry:
+        """What the pod counts as; `known` is the same pod as it counted before.
+
+        Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
+        others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
+        one of others.
+        """
+        try:
+            return self._read(pod, known)
+        except Exception:
+            log.exception("pod=%s/%s cannot be read: it only uses", pod.metadata.namespace, pod.metadata.name)
+            self._on_error()
+            is_own = known is not None and known.own is not None and not convert.ended(pod)
+            if known is not None and is_own and pod.spec.node_name in ("", known.node):
+                return known
+            return unread(pod, known.requests if known else None)
+
+    def _read(self, pod: Pod, known: Entry | None) -> Entry:
+        """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
+        requests, alone.
+        """
+        same = known is not None and not known.unread and known.pod.spec == pod.spec
+        requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
+        host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
+        owner = controlling_job(pod)
+        own = self._own(pod, owner, requests)
+        waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
+        return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
+
+    def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
+        """A pod of ours; None for pods of others."""
+        place = self._place_of(pod, owner)
+        if place is None:
+            return None
+        role, index = place
+        return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
+
+    def _one_of_its_kind(self, requests: Resources) -> Resources:
+        """One object for equal requests: the allocator adds up thousands of them in each pass."""
+        return one_of_its_kind(self._alike, tuple(sorted(requests.items())), requests)
+
+    def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
+        """Role and index of a pod of ours; None for pods of others, whatever job they name."""
+        job = self._job_of(owner.uid) if owner else None
+        if job is None or job.namespace != pod.metadata.namespace:
+            return None
+        return self._parse(job.name, pod.metadata.name)
+
+
+def _will_never_run(pod: OwnPod) -> bool:
+    """Whether it is deleted without a node: the API server binds no such pod, whatever finalizer keeps its
+    object (95).
+    """
+    return pod.deleting_since is not None and not pod.bound

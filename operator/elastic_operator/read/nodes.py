@@ -1,0 +1,197 @@
+"""All nodes with what pods use of them, and since when nodes are not Ready."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
+from math import inf
+from typing import NamedTuple
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.allocation.fit import why_closed
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import Node
+from elastic_operator.read import convert
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.disruptions import Disruptions
+from elastic_operator.read.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+Unready = Mapping[str, float]
+"""Nodes that are not Ready, with the time since when; -inf if out of service."""
+LATE_SECONDS = 60.0
+"""If a node's news seem later than this, they are not late: their writer's clock is."""
+
+
+class Openness(NamedTuple):
+    """The names of all nodes, and for each closed node the reason why no new pod starts there, in words."""
+
+    names: frozenset[str] = frozenset()
+    closed: Mapping[str, str] = {}
+
+    def why_closed(self, name: str) -> str:
+        """Why no new pods go to that node, in words; "" if they do."""
+        return self.closed.get(name, "") if name in self.names else "gone"
+
+
+class Nodes:
+    """The nodes at the last look. Each is made again only when something of it changes.
+
+    A node at which the operator raises is closed: no pod is placed there, and those that run there go on and count
+    (88).
+    """
+
+    def __init__(
+        self,
+        stored: Store[objects.Node],
+        ledger: Ledger,
+        clock: ServerClock,
+        bulkhead: Bulkhead,
+        gpu_resources: Sequence[str],
+    ) -> None:
+        self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
+        self._down: dict[str, tuple[float, float]] | None = None
+        """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
+        look.
+        """
+        self._read: object = None
+        """The revision of the nodes at that look, and the objects that were set aside."""
+        self.disruptions = Disruptions(stored, clock, gpu_resources)
+        self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
+        self._all: tuple[object, tuple[Node, ...]] = (None, ())
+        self._openness: tuple[object, Openness] = (None, Openness())
+        self._why_closed: dict[str, tuple[objects.Node, str]] = {}
+
+    def openness(self) -> Openness:
+        """Which nodes there are, and which take no new pods.
+
+        A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
+        """
+        read = self._stored.revision, self._bulkhead.state()
+        if read != self._openness[0]:
+            before = self._openness[1]
+            known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
+            self._why_closed = {name: one for name, one in known.items() if one is not None}
+            closed = {name: why for name, (_, why) in self._why_closed.items() if why}
+            now = Openness(frozenset(known), closed)
+            self._openness = read, before if before == now else now
+        return self._openness[1]
+
+    def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
+        """The node, and why it takes no new pods; None while it is set aside."""
+        meta, known = node.metadata, self._why_closed.get(node.metadata.name)
+        if known is not None and known[0] is node:
+            return known
+        why = self._bulkhead.attempt(
+            "node", meta.uid, meta.name, lambda: why_closed(convert.node(node, convert.Usage()))
+        )
+        return None if why is None else (node, why)
+
+    def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
+
+        `leaving` has the namespace of each; pods that are not bound yet hold nothing. A node of which nothing has
+        changed is the same object as before.
+        """
+        leaving = tuple(leaving)
+        key = (self._ledger.changes, self._stored.revision, members, leaving)
+        seen = key, self._bulkhead.state()
+        if seen != self._all[0]:
+            self._all = seen, self._look(members, leaving)
+        return self._all[1]
+
+    def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
+        going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
+        for namespace, pod in leaving:
+            if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
+                going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
+        given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
+        apart = members | given_up if given_up else members
+        stored = self._stored.values()
+        looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
+        nodes = tuple(node for node in looked_at if node is not None)
+        if len(self._known) > len(nodes):
+            here = {node.name for node in nodes}
+            self._known = {name: known for name, known in self._known.items() if name in here}
+        return nodes
+
+    def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
+        meta = stored.metadata
+        found = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
+        return found if found is not None else self._closed(stored, apart, going)
+
+    def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
+        """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
+        name = stored.metadata.name
+        try:
+            node = convert.closed_node(stored, self._usage(name, apart, going))
+        except Exception:
+            log.exception("node=%s: what its pods use cannot be told", name)
+            return None
+        return self._keep(name, None, None, node)
+
+    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
+        name = stored.metadata.name
+        key = (self._ledger.revision(name), self._ledger.outsiders(name, apart), going)
+        known = self._known.get(name)
+        if known is not None and known[0] is stored and known[1] == key:
+            return known[2]
+        return self._keep(name, stored, key, convert.node(stored, self._usage(name, apart, going)))
+
+    def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
+        return self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
+
+    def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
+        """The node; the same object as before if it is equal."""
+        known = self._known.get(name)
+        if known is not None and known[2] == node:
+            node = known[2]
+        self._known[name] = (stored, key, node)
+        return node
+
+    def unready_since(self, now: float) -> Unready:
+        """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
+
+        The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
+        away for much longer than since then. A node that is set aside keeps its last answer.
+        """
+        read = self._stored.revision, self._bulkhead.state()
+        all_up = self._down == {} and read == self._read
+        down = {} if all_up else self._find_down(now)
+        self._read = read
+        self.disruptions.look(self._down, down, now)
+        self._down = down
+        given_up = (
+            {node.metadata.name for node in self._stored.values() if convert.is_out_of_service(node)} if down else ()
+        )
+        return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
+
+    def _find_down(self, now: float) -> dict[str, tuple[float, float]]:
+        down: dict[str, tuple[float, float]] = {}
+        before = self._down or {}
+        for node in self._stored.values():
+            uid, name = node.metadata.uid, node.metadata.name
+            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down, now))
+            if noted is None and name in before:
+                down[name] = before[name]
+        return down
+
+    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
+        """Note the node if it is not Ready; returns whether it is."""
+        written = convert.unready_since(node)
+        if written is None:
+            return False
+        name, known = node.metadata.name, self._down
+        since = self._clock.current(written, of=node.metadata.uid)
+        if known is not None and now - since >= LATE_SECONDS:
+            since = known[name][1] if known.get(name, (None,))[0] == written else now
+        down[name] = (written, since)
+        return True
+
+    def clock_stepped(self) -> None:
+        """Compute again what was computed on the clock before."""
+        self._down = None

@@ -1,0 +1,234 @@
+"""Pending pods of others: GPU pods without a node because GPUs are taken, of a scheduler that heeds nominations.
+
+Each is read again only when something of its pod changes, or its time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import msgspec
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
+from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
+from elastic_operator.plan.job.demand import job_shape
+from elastic_operator.read import convert
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gangs import WholeGangs
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.settings import Settings
+
+NEVER_PREEMPTS = "Never"
+RESTS = "nodes were kept for it in vain"
+MOST_PROLONGED_SECONDS = 600.0
+"""Pods that have not gone after this long hold no place for a pending pod any more (145)."""
+FEW_PODS = 100
+"""Up to this many new or changed pods are read in one go (91)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A waiting pod with its reservation, and the pending pod made from both (None: not ours to help).
+
+    It stays the same until `until` (epoch seconds), while `key` does.
+    """
+
+    pod: objects.Pod
+    reserved: Reservation
+    key: object
+    request: PendingPod | None
+    until: float
+    gang: str
+    waits: bool
+    """Whether the pods that make room for it have not gone yet."""
+
+
+class PendingPods:
+    """The pending pods at the last look.
+
+    `expired` are pods whose reservation has run out and must be taken back. `renewable` are pods whose reservation must
+    be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
+
+    Args:
+        volumes: What is known of the claims that a pod of that namespace names.
+        barred: For a pod (uid) for which nothing is tried: until when (epoch seconds) and why. None to try.
+
+    `makes_way` says whether pods on a node are about to be deleted for a pending pod.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        nodes: Store[objects.Node],
+        clock: ServerClock,
+        volumes: Callable[[objects.Pod], VolumeFacts],
+        barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+        bulkhead: Bulkhead | None = None,
+    ) -> None:
+        self._ledger, self._settings, self._nodes = ledger, settings, nodes
+        self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._bulkhead = bulkhead or Bulkhead()
+        self.makes_way: Callable[[str], bool] = lambda _node: False
+        self._known: dict[str, _Known] = {}
+        self._gangs = WholeGangs()
+        self._all: tuple[PendingPod, ...] = ()
+        self.expired: tuple[objects.Pod, ...] = ()
+        self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
+        self.again_at = inf
+
+    def look(self, now: float) -> tuple[PendingPod, ...]:
+        """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
+        waiting = self._ledger.waiting()
+        if not waiting and not self._known:
+            return self._all
+        known, self._known = self._known, {}
+        for pod in waiting:
+            if (one := self._guarded(pod, known.get(pod.metadata.uid), now)) is not None:
+                self._known[pod.metadata.uid] = one
+        gangs: dict[str, dict[str, PendingPod | None]] = {}
+        for uid, one in self._known.items():
+            if one.gang:
+                gangs.setdefault(one.gang, {})[uid] = one.request
+        held_back = self._gangs.hold_back(gangs, now)
+        self.again_at = min((one.until for one in self._known.values()), default=inf)
+        self.again_at = min(self.again_at, self._gangs.again_at)
+        self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
+        holds = ((one.pod, one.reserved) for one in self._known.values())
+        self.renewable = tuple((pod, reserved) for pod, reserved in holds if is_renewable(pod, reserved, now))
+        requests = ((uid, one.request) for uid, one in self._known.items() if one.request is not None)
+        found = tuple(held_back.get(uid, request) for uid, request in requests)
+        if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
+            self._all = found
+        return self._all
+
+    def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
+        """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
+        rest_first = self._gangs.note_served(uids, tried, now)
+        self.again_at = min(self.again_at, self._gangs.again_at)
+        return rest_first
+
+    def look_ahead(self, now: float) -> Iterator[None]:
+        """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
+        changed = [pod for pod in self._ledger.waiting() if not self._knows(pod)]
+        for pod in changed if len(changed) > FEW_PODS else ():
+            if (one := self._guarded(pod, self._known.get(pod.metadata.uid), now)) is not None:
+                self._known[pod.metadata.uid] = one
+            yield
+
+    def _knows(self, pod: objects.Pod) -> bool:
+        known = self._known.get(pod.metadata.uid)
+        return known is not None and known.pod is pod
+
+    def _guarded(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known | None:
+        """The pod at the last look; None while it is set aside: nothing is done for it, and nothing is
+        taken back (88).
+        """
+        meta = pod.metadata
+        name = f"{meta.namespace}/{meta.name}"
+        return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, known, now))
+
+    def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
+        barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
+        said = known.reserved if known is not None and known.pod is pod else reservation_of(pod)
+        waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
+        key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name), waits)
+        if known is not None and known.pod is pod and known.key == key and now < known.until:
+            return known
+        reserved = self._prolonged(reservation_of(pod), known, now, waits=waits)
+        if not self._is_ours_to_help(pod, reserved):
+            return _Known(pod, reserved, key, None, inf, gang_of(pod), waits)
+        request, until = self._request(pod, reserved, barred, volumes, now)
+        if known is not None and known.request == request:
+            request = known.request
+        return _Known(pod, reserved, key, request, until, request.gang, waits)
+
+    def _prolonged(self, said: Reservation, known: _Known | None, now: float, *, waits: bool) -> Reservation:
+        """The reservation as it holds: its time begins when the pods that make room for it have gone (145)."""
+        same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
+        until = known.reserved.until if known is not None and same else 0.0
+        waited = known is not None and same and known.waits
+        if (waits or waited) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
+            until = now + self._settings.reclaim.reservation_seconds
+        return msgspec.structs.replace(said, until=until) if until > said.until else said
+
+    def _is_there(self, node: str) -> bool:
+        return bool(node) and self._nodes.named(node) is not None
+
+    def _is_ours_to_help(self, pod: objects.Pod, reserved: Reservation) -> bool:
+        """Whether its scheduler heeds nominations and lacks GPUs for it, or it has a node promised. Gated
+        pods wait on.
+        """
+        spec = pod.spec
+        if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
+            return False
+        if reserved.node or self._is_there(pod.status.nominated_node_name):
+            return True
+        said = convert.unschedulable(pod)
+        return any(f"Insufficient {resource}" in said for resource in self._settings.gpu_resources)
+
+    def _request(
+        self,
+        pod: objects.Pod,
+        reserved: Reservation,
+        barred: tuple[float, str] | None,
+        volumes: VolumeFacts,
+        now: float,
+    ) -> tuple[PendingPod, float]:
+        """The pending pod, and until when it stays the same."""
+        meta, nominated = pod.metadata, pod.status.nominated_node_name
+        own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
+        avoided, holds = reserved.avoided(now), reserved.holds(now)
+        left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+        if left.rests(now):
+            barred = max(barred or (0.0, ""), (left.rests_until, RESTS))
+        times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
+        promised = holds or (not reserved.node and self._is_there(nominated))
+        unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
+        request = PendingPod(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
+            shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+            flavor=own.flavor,
+            priority=pod.spec.priority or 0,
+            nominated=nominated if not reserved.node and self._is_there(nominated) else "",
+            reserved=reserved.node if holds else "",
+            preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
+            unplannable=unplannable,
+            gang=gang_of(pod),
+            may_be_split=may_be_split(pod),
+        )
+        return request, min((time for time in times if time > now), default=inf)
+
+    def _shape(self, pod: objects.Pod, volumes: VolumeFacts) -> PodShape:
+        spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
+        # Asked before: whoever schedules it heeds nominations, as the default scheduler does.
+        spec["schedulerName"] = ""
+        return shape_of({"spec": spec}, gpu_resources=self._settings.gpu_resources, volumes=volumes)
+
+
+def claims_of(pod: objects.Pod) -> frozenset[str]:
+    """The names of the volume claims that the pod uses."""
+    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return frozenset(source.claim_name for source in sources if source is not None)
+
+
+def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, now: float) -> Iterator[str]:
+    """Why no place can be planned for the pod."""
+    if shape.unpinned_because:
+        yield shape.unpinned_because
+    if flavor_problem:
+        yield flavor_problem
+    if barred is not None and now < barred[0]:
+        yield barred[1]

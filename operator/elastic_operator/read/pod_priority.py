@@ -1,0 +1,62 @@
+"""Which PriorityClass the pods of a job may have (97). `priority` says which class orders the job among jobs.
+
+Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
+kube-scheduler does not. If a class in a template preempts, the pods get the operator's own classes, and the job a
+condition. The job is not refused, since it may run already, and its class may have been deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+
+NEVER = "Never"
+_REMEDY = (
+    " Pods of jobs never preempt others, so they have the operator's own PriorityClasses instead. Name a class with"
+    " preemptionPolicy Never, or leave the field out; what goes before other jobs is said by spec.priorityClassName."
+)
+
+
+class _Asked(NamedTuple):
+    """A template in use: where it is, and its spec."""
+
+    at: str
+    pod: Mapping[str, Any]
+
+
+class PodPriorities:
+    """The PriorityClasses as they are now."""
+
+    def __init__(self, classes: Store[objects.PriorityClass]) -> None:
+        self._classes = classes
+
+    def left_out(self, spec: JobSpec | None) -> str:
+        """A sentence for each field of the templates that pods are made without; "" if there is none."""
+        told = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
+        return f"{' '.join(told)}{_REMEDY}" if told else ""
+
+    def _why(self, at: str, pod: Mapping[str, Any]) -> Iterator[str]:
+        name = pod.get("priorityClassName")
+        named = self._classes.named(name) if name else None
+        if named is not None and named.preemption_policy == NEVER:
+            return
+        if name:
+            what = "its pods would preempt others" if named else "there is no such PriorityClass"
+            yield f"{at}.priorityClassName is {name!r}, and {what}."
+        elif "priority" in pod or pod.get("preemptionPolicy", NEVER) != NEVER:
+            field = "priority" if "priority" in pod else "preemptionPolicy"
+            yield f"{at}.{field} is {pod[field]!r}, without a class."
+
+
+def _in_use(spec: JobSpec) -> Iterator[_Asked]:
+    """The templates that pods are made from: not `spec.template` if both roles have their own."""
+    roles = {"spec.master.template": spec.master, "spec.worker.template": spec.worker}
+    for at, own in roles.items():
+        if own is not None:
+            yield _Asked(f"{at}.spec", own.template["spec"])
+    if None in roles.values():
+        yield _Asked("spec.template.spec", spec.template["spec"])

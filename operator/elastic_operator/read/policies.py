@@ -1,0 +1,107 @@
+"""Turns quota policies and namespaces of the stores into teams. They are made again only when one of them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from elastic_operator.api.invalid import InvalidSpecError
+from elastic_operator.api.parse import parse_policy
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.blame import culprits
+from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
+from elastic_operator.read import convert
+from elastic_operator.read.bulkhead import Bulkhead
+
+
+class Policies:
+    """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
+
+    A policy at which the operator raises counts as it was when it last did not (88).
+    """
+
+    def __init__(
+        self,
+        policies: Store[objects.CustomObject],
+        namespaces: Store[objects.Namespace],
+        *,
+        flavors: Collection[str],
+        bulkhead: Bulkhead | None = None,
+    ) -> None:
+        self._bulkhead = bulkhead or Bulkhead()
+        self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
+        self._seen: tuple[object, ...] = ()
+        self._parsed: dict[str, tuple[int, Policy]] = {}
+        self._good: dict[str, Policy] = {}
+        """Each policy as it was when teams could last be made of it."""
+        self.resolved = Resolved()
+
+    def look(self) -> Resolved:
+        """The teams now; the same object while nothing of them changes."""
+        policies, namespaces = self._policies.values(), self._namespaces.values()
+        seen = policies, namespaces, self._bulkhead.state()
+        if seen != self._seen:
+            named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in namespaces)
+            resolved = self._resolve(self._parse_all(policies), named)
+            self._seen = seen
+            if resolved != self.resolved:
+                self.resolved = resolved
+        return self.resolved
+
+    def _parse_all(self, bodies: tuple[objects.CustomObject, ...]) -> tuple[Policy, ...]:
+        known, self._parsed = self._parsed, {}
+        for body in bodies:
+            uid, generation = body.metadata.uid, body.metadata.generation
+            before = known.get(uid)
+            same = before is not None and before[0] == generation and not before[1].fault
+            self._parsed[uid] = before if before is not None and same else (generation, self._parse(body))
+        self._good = {uid: policy for uid, policy in self._good.items() if uid in self._parsed}
+        return tuple(policy for _, policy in self._parsed.values())
+
+    def _parse(self, body: objects.CustomObject) -> Policy:
+        meta = body.metadata
+        fault = self._bulkhead.fault(meta.uid, meta.generation)
+        if fault is None:
+            try:
+                return policy_of(body)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
+                fault = self._bulkhead.set_aside("policy", meta.uid, meta.name, error, version=meta.generation)
+        created = convert.epoch(meta.creation_timestamp or "")
+        return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
+
+    def _stand_in(self, policy: Policy, fault: str) -> Policy:
+        """The policy's last good version; a policy that never was good has no spec."""
+        good = self._good.get(policy.uid)
+        if good is None or good.spec is policy.spec:
+            return replace(policy, spec=None, fault=fault)
+        return replace(good, fault=fault)
+
+    def _resolve(self, policies: tuple[Policy, ...], named: tuple[Namespace, ...]) -> Resolved:
+        """The teams. Policies at which this raises count by their last good version."""
+        try:
+            resolved = resolve(policies, named, flavors=self._flavors)
+        except Exception as error:
+            bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
+            if not bad:
+                raise
+            return resolve([self._without(p, error) if p in bad else p for p in policies], named, flavors=self._flavors)
+        self._good |= {policy.uid: policy for policy in policies if policy.spec is not None and not policy.fault}
+        return resolved
+
+    def _without(self, policy: Policy, error: Exception) -> Policy:
+        generation = self._parsed[policy.uid][0]
+        fault = self._bulkhead.set_aside("policy", policy.uid, policy.name, error, version=generation)
+        stand_in = self._stand_in(policy, fault.message)
+        self._parsed[policy.uid] = generation, stand_in
+        return stand_in
+
+
+def policy_of(body: objects.CustomObject) -> Policy:
+    """A policy as stored, readable or not."""
+    meta = body.metadata
+    created = convert.epoch(meta.creation_timestamp or "")
+    try:
+        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec}))
+    except InvalidSpecError as error:
+        return Policy(meta.uid, meta.name, created, None, f"{error}.")

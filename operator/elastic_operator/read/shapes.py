@@ -1,0 +1,151 @@
+"""What each job's pods ask of a node, from its spec and the volumes, classes and flavors that it names.
+
+Kept per job until one of these changes: reading a template costs far more than finding it unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from elastic_operator.api.elastic import requested_template
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.ports import declared_ports, master_port
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
+from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.job.demand import JobShape, job_shape
+from elastic_operator.read.groups import one_of_its_kind
+from elastic_operator.settings import Settings
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
+"""Priorities of pods whose PriorityClass is not known (yet): those of the operator's own classes (9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The volume claims, in its namespace, that the templates of one generation name."""
+
+    generation: int
+    namespace: str
+    claims: frozenset[str]
+
+
+class _Key(NamedTuple):
+    """The inputs of a shape."""
+
+    generation: int
+    volumes: VolumeFacts
+    priorities: tuple[int, int]
+
+
+class Shapes:
+    """The shapes of all jobs that were asked for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        claims: Store[objects.PersistentVolumeClaim],
+        volumes: Store[objects.PersistentVolume],
+        classes: Store[objects.PriorityClass],
+    ) -> None:
+        self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
+        self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
+        self._named: dict[str, _Named] = {}
+        self._known: dict[str, tuple[_Key, JobShape]] = {}
+        self._revisions = (-1, -1)
+        self._alike: dict[str, PodShape] = {}
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._known.keys() - present:
+            del self._known[uid], self._named[uid]
+
+    def moved(self) -> Iterator[str]:
+        """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
+        revisions = self._claims.revision, self._volumes.revision
+        if revisions == self._revisions:
+            return
+        self._revisions = revisions
+        for uid, (key, _) in self._known.items():
+            named = self._named[uid]
+            if self.volumes(named.namespace, named.claims) != key.volumes:
+                yield uid
+
+    def last(self, uid: str) -> JobShape:
+        """The last answer of `of` for that job."""
+        return self._known[uid][1]
+
+    def of(self, job: Job) -> JobShape:
+        """What the job's pods ask of a node; the same object while that does not change."""
+        named = self._named.get(job.uid)
+        if named is None or named.generation != job.generation:
+            named = self._named[job.uid] = self._read_names(job)
+        volumes = self.volumes(job.namespace, named.claims)
+        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
+        key = _Key(job.generation, volumes, priorities)
+        known = self._known.get(job.uid)
+        if known is None or known[0] != key:
+            known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
+        return known[1]
+
+    def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
+        """What is known of the volumes of these claims."""
+        return {name: self._claim_state(namespace, name) for name in claims}
+
+    def _read_names(self, job: Job) -> _Named:
+        spec = _readable(job)
+        master, worker = spec.template_of(ROLE_MASTER), spec.template_of(ROLE_WORKER)
+        return _Named(job.generation, job.namespace, frozenset(_claims(master) | _claims(worker)))
+
+    def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
+        spec = _readable(job)
+        master, worker = (
+            shape_of(requested_template(spec, role), gpu_resources=self._gpu_resources, volumes=volumes)
+            for role in (ROLE_MASTER, ROLE_WORKER)
+        )
+        port = master_port(job.uid, spec)
+        ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
+        master = replace(master, host_ports=master.host_ports | ours)
+        shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
+        return replace(shape, master=self._one_of_its_kind(shape.master), worker=self._one_of_its_kind(shape.worker))
+
+    def _one_of_its_kind(self, shape: PodShape) -> PodShape:
+        """One object for equal shapes: most jobs of a cluster ask for much the same."""
+        return one_of_its_kind(self._alike, repr(shape), shape)
+
+    def _priority_of(self, job: Job, role: str) -> int:
+        """The priority that the API server gives a pod of that role."""
+        settings = self._settings
+        ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
+        theirs = "" if job.left_out else _class_name(_readable(job).template_of(role))
+        if class_name := theirs or ours:
+            named = self._classes.named(class_name)
+            return named.value if named else WITHOUT_CLASSES[role]
+        return next((c.value for c in self._classes.values() if c.global_default), 0)
+
+    def _claim_state(self, namespace: str, name: str) -> Literal["bound", "unbound", "zonal"]:
+        claim = self._claims.named(name, namespace)
+        if claim is None or not claim.bound:
+            return "unbound"
+        volume = self._volumes.named(claim.spec.volume_name)
+        return "bound" if volume and volume.spec.node_affinity is None else "zonal"
+
+
+def _readable(job: Job) -> JobSpec:
+    assert job.spec is not None, "only a job whose spec can be read has shapes"
+    return job.spec
+
+
+def _claims(template: Mapping[str, Any]) -> set[str]:
+    volumes = template["spec"].get("volumes") or []
+    return {v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")}
+
+
+def _class_name(template: Mapping[str, Any]) -> str:
+    return template["spec"].get("priorityClassName") or ""

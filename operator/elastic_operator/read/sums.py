@@ -1,0 +1,49 @@
+"""Sums over the pods of one node, updated pod by pod: resources, host ports, and the owners of GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from elastic_operator.plan.facts.snapshot import HostPort, Resources
+
+
+@dataclass(slots=True)
+class PodSum:
+    """What some pods use together. For the extended resources in `gpu_resources` it also knows the owners."""
+
+    gpu_resources: Sequence[str]
+    requests: Counter[str] = field(default_factory=Counter)
+    ports: Counter[HostPort] = field(default_factory=Counter)
+    gpus: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By namespace and resource."""
+    pods: int = 0
+
+    def add(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
+        """Add a pod."""
+        self.requests.update(requests)
+        self.ports.update(ports)
+        self.gpus.update(self._gpus(namespace, requests))
+        self.pods += 1
+
+    def remove(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
+        """Remove a pod that was added with the same values."""
+        self.requests -= Counter(requests)
+        self.ports -= Counter(ports)
+        self.gpus -= Counter(self._gpus(namespace, requests))
+        self.pods -= 1
+
+    def copy(self) -> PodSum:
+        """A copy that changes on its own."""
+        return PodSum(self.gpu_resources, self.requests.copy(), self.ports.copy(), self.gpus.copy(), self.pods)
+
+    def by_namespace(self) -> dict[str, Resources]:
+        """Namespace -> extended resource -> GPUs."""
+        held: dict[str, dict[str, int]] = {}
+        for (namespace, resource), count in self.gpus.items():
+            held.setdefault(namespace, {})[resource] = count
+        return dict(held)
+
+    def _gpus(self, namespace: str, requests: Resources) -> dict[tuple[str, str], int]:
+        return {(namespace, name): requests[name] for name in self.gpu_resources if requests.get(name)}

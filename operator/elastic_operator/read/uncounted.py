@@ -1,0 +1,74 @@
+"""Which jobs ask for devices that dynamic resource allocation (DRA) hands out. The operator does not count those yet.
+
+A pod asks for them by a claim (KEP-4381), or as an extended resource that a DeviceClass serves (KEP-5004): one that the
+class names, or one that is named after the class.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.template import requests_of
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+log = logging.getLogger(__name__)
+
+OF_A_CLASS = "deviceclass.resource.kubernetes.io/"
+"""The prefix of an extended resource that is named after a DeviceClass."""
+CLAIMS = (
+    "Its pods have resourceClaims. Devices that DRA hands out are not counted yet, so no quota holds for them. Ask for"
+    " GPUs as an extended resource of a device plugin, such as nvidia.com/gpu in resources.limits."
+)
+RESOURCE = (
+    "{resource} is handed out by DRA (DeviceClass {name}). Such devices are not counted yet: only what nodes have in"
+    " status.allocatable is. Serve them by a device plugin."
+)
+
+
+class Asked(NamedTuple):
+    """What a job asks for and DRA may serve: whether its pods have claims, and their extended resources."""
+
+    claims: bool = False
+    resources: frozenset[str] = frozenset()
+
+
+def asked_by(spec: JobSpec) -> Asked:
+    """What both roles' templates ask for."""
+    templates = [spec.template_of(role) for role in (ROLE_MASTER, ROLE_WORKER)]
+    extended = frozenset(name for template in templates for name in requests_of(template) if "/" in name)
+    return Asked(any(template["spec"].get("resourceClaims") for template in templates), extended)
+
+
+class Uncounted:
+    """The DeviceClasses that serve an extended resource. Each is logged when it is first seen."""
+
+    def __init__(self, classes: Store[objects.DeviceClass]) -> None:
+        self._classes = classes
+        self._served: tuple[int, dict[str, str]] = (-1, {})
+
+    def why(self, asked: Asked) -> str:
+        """The sentence for a job that asks for such devices; "" if all its devices are counted."""
+        if asked.claims:
+            return CLAIMS
+        served = self.served()
+        for resource in sorted(asked.resources):
+            name = served.get(resource) or resource.partition(OF_A_CLASS)[2]
+            if name:
+                return RESOURCE.format(resource=resource, name=name)
+        return ""
+
+    def served(self) -> Mapping[str, str]:
+        """The extended resources that DeviceClasses serve, with the name of the class."""
+        if self._served[0] != self._classes.revision:
+            before = self._served[1]
+            named = [(one.spec.extended_resource_name, one.metadata.name) for one in self._classes.values()]
+            now = {resource: name for resource, name in named if resource}
+            for resource in now.keys() - before.keys():
+                log.warning("%s", RESOURCE.format(resource=resource, name=now[resource]))
+            self._served = self._classes.revision, now
+        return self._served[1]

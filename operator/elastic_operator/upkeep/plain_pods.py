@@ -1,0 +1,157 @@
+"""Keeps a ResourceQuota in each served namespace that a policy covers, in a task of its own (98).
+
+The limits are computed after each pass with a change, and written if they differ, at most once a second. Lower limits
+are written before higher ones. A quota that somebody deletes or changes is restored.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elastic_operator.api.quantity import QuantityError, units
+from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.policies.plain_pods import Held, kept_by, plain_pod_limits
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.upkeep.timing import Upkeep
+
+log = logging.getLogger(__name__)
+
+Limits = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A namespace, its quota if it has one, and the limits that it should have; None: it should have no quota."""
+
+    namespace: str
+    known: objects.CustomObject | None
+    limits: Limits | None
+
+    @property
+    def raises_a_limit(self) -> bool:
+        """Whether it admits more pods than before."""
+        hard = _hard_of(self.known) if self.known else None
+        if self.limits is None or hard is None:
+            return self.limits is None
+        return any(gpus > hard.get(f"requests.{name}", 0) for name, gpus in self.limits.items())
+
+
+class PlainPodQuotas:
+    """The quotas of all namespaces. `plain` is what pods of no job hold, the same object until that changes.
+
+    `classes` are the PriorityClasses of pods of jobs; `serves` says whether a namespace is ours to write in.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        quotas: Store[objects.CustomObject],
+        namespaces: Store[objects.Namespace],
+        *,
+        plain: Callable[[], Held],
+        classes: tuple[str, ...],
+        serves: Callable[[str], bool],
+    ) -> None:
+        self._session, self._quotas, self._namespaces = session, quotas, namespaces
+        self._plain, self._classes, self._serves = plain, classes, serves
+        self._seen: tuple[Resolved, Snapshot, Held] | None = None
+        self._namespaces_seen = -1
+        self._upkeep = Upkeep("the quotas of plain pods")
+
+    def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
+        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+        now, last = (resolved, snapshot, self._plain()), self._seen
+        same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
+        if same and self._namespaces_seen == self._namespaces.revision:
+            return
+        self._seen, self._namespaces_seen = now, self._namespaces.revision
+        self._upkeep.has_news()
+
+    def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        """A listener of the quotas' store. It ignores the status, which changes with each pod."""
+        if old is None or new is None or old.spec != new.spec:
+            self._upkeep.has_news()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._upkeep.run(self._work)
+
+    async def _work(self) -> None:
+        for write in self._due():
+            await self._carry_out(write)
+
+    def _due(self) -> list[_Write]:
+        """The writes that are due, higher limits last; none before the first pass."""
+        if self._seen is None:
+            return []
+        limits = self._limits(*self._seen)
+        known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
+        names = {*limits, *known}
+        self._upkeep.keep_only(names)
+        writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
+        due = [write for write in writes if not self._is_as_it_should(write)]
+        return sorted(due, key=lambda write: write.raises_a_limit)
+
+    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
+        """The limits by namespace, for namespaces that exist and are ours to write in."""
+        kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
+        limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
+        there = {one.metadata.name for one in self._namespaces if one.metadata.deletion_timestamp is None}
+        return {name: one for name, one in limits.items() if name in there and self._serves(name)}
+
+    def _is_as_it_should(self, write: _Write) -> bool:
+        if write.known is None or write.limits is None:
+            return write.known is None and write.limits is None
+        wanted = self._manifest(write.namespace, write.limits)["spec"]
+        hard = {f"requests.{name}": gpus for name, gpus in write.limits.items()}
+        return _hard_of(write.known) == hard and _others(write.known.spec) == _others(wanted)
+
+    def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
+        return build_resource_quota(namespace, limits, classes=self._classes)
+
+    async def _carry_out(self, write: _Write) -> None:
+        try:
+            await self._write(write)
+        except (NotFound, AlreadyExists):
+            self._upkeep.succeeded(write.namespace)  # what is so now is news still to come
+        except ClusterError as error:
+            if message := self._upkeep.failed(write.namespace, error):
+                log.warning("namespace=%s its quota of plain pods cannot be written: %s", write.namespace, message)
+        else:
+            self._upkeep.succeeded(write.namespace)
+
+    async def _write(self, write: _Write) -> None:
+        known = write.known
+        if write.limits is None:
+            assert known is not None, "what is not to be, and is not, is not written"
+            await apply.delete_resource_quota(self._session, write.namespace, QUOTA_NAME, uid=known.metadata.uid)
+            self._quotas.observe_deleted(known.metadata.uid)
+            return
+        manifest = self._manifest(write.namespace, write.limits)
+        if known is None:
+            answer = await apply.create_resource_quota(self._session, manifest)
+        else:
+            version = known.metadata.resource_version
+            answer = await apply.replace_resource_quota(self._session, manifest, resource_version=version)
+        self._quotas.observe(answer)
+
+
+def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
+    """The quota's limits as numbers; None if somebody wrote something else."""
+    try:
+        return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
+    except QuantityError:
+        return None
+
+
+def _others(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """All of the quota but its limits."""
+    return {name: value for name, value in spec.items() if name != "hard"}

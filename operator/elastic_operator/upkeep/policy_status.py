@@ -1,0 +1,137 @@
+"""Writes the result of the last pass into the status of each quota policy, in a task of its own.
+
+A status is written when it has changed, at most once a second. It is a report and nothing is decided from it, so a
+failed write is only tried again later, and no pass waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from elastic_operator.api.policy import COLLECTION, PLURAL, PolicyStatus
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ClusterError, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.metrics.picture import PolicyPicture
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.status import Overview, Subject
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.upkeep.timing import Upkeep
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The result of the last pass. `generations` are those of the policies that it read, `revision` their store's."""
+
+    resolved: Resolved
+    snapshot: Snapshot
+    allocation: Allocation
+    stopped: Stopped | None
+    revision: int
+    generations: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A policy and the status that it should have."""
+
+    body: objects.CustomObject
+    status: dict[str, Any]
+
+
+class PolicyStatuses:
+    """Keeps the statuses of all policies in line with the passes. `now` is the time on the API server's clock."""
+
+    def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
+        self._session, self._policies, self._now = session, policies, now
+        self._last: _Pass | None = None
+        self._upkeep = Upkeep("the statuses of policies")
+        self._found: dict[str, PolicyStatus] = {}
+        self._unkept = Unkept(PLURAL)
+
+    def pictures(self) -> tuple[PolicyPicture, ...]:
+        """The policies with their numbers, as of the last look."""
+        metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
+        return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
+
+    def pass_ended(
+        self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
+    ) -> None:
+        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+        last, revision = self._last, self._policies.revision
+        same = last and last.allocation is allocation and last.resolved is resolved and last.stopped == stopped
+        if same and last and last.revision == revision:
+            return
+        generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
+        self._last = _Pass(resolved, snapshot, allocation, stopped, revision, generations)
+        self._upkeep.has_news()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._upkeep.run(self._work)
+
+    async def _work(self) -> None:
+        for write in self._due():
+            await self._write(write)
+
+    def _due(self) -> list[_Write]:
+        """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
+        last = self._last
+        if last is None:
+            return []
+        stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
+        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=stopped)
+        now, due, found = self._now(), list[_Write](), dict[str, PolicyStatus]()
+        for body in self._policies:
+            uid, generation = body.metadata.uid, body.metadata.generation
+            if last.generations.get(uid) != generation:
+                found |= {uid: self._found[uid]} if uid in self._found else {}
+                continue  # the pass has not seen this spec yet; the one that does is under way
+            subject = Subject(body.metadata.name, generation, last.resolved.problems.get(uid, ()))
+            status = overview.status(subject, before=status_of(body), now=now)
+            found[uid] = status
+            due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
+        self._found = found
+        self._upkeep.keep_only(last.generations)
+        kept = self._unkept.without
+        return [write for write in due if kept(write.status) != kept(write.body.status)]
+
+    async def _write(self, write: _Write) -> None:
+        meta = write.body.metadata
+        changes = apply.merge_diff(write.body.status, write.status)
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
+        try:
+            answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
+        except NotFound:
+            self._upkeep.succeeded(meta.uid)
+        except ClusterError as error:
+            if message := self._upkeep.failed(meta.uid, error):
+                log.warning("policy=%s its status cannot be written: %s", meta.name, message)
+        else:
+            self._upkeep.succeeded(meta.uid)
+            self._unkept.learn(write.status, answer.get("status", {}))
+            self._policies.observe(objects.decode(answer, objects.CustomObject))
+
+
+def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
+    flavors = {amounts.name: amounts.model_dump(exclude={"name"}, exclude_none=True) for amounts in status.flavors}
+    return PolicyPicture(name, flavors, {each.type: each.status == "True" for each in status.conditions})
+
+
+def status_of(body: objects.CustomObject) -> PolicyStatus:
+    """The policy's status; an unreadable one counts as none."""
+    try:
+        return PolicyStatus.model_validate(body.status)
+    except ValidationError:
+        return PolicyStatus()

@@ -1,0 +1,585 @@
+"""A planner that remembers observes what a fresh one observes, whatever happened in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elastic_operator.build import names
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.status_times import StatusTimes
+from elastic_operator.settings import Settings
+from tests.api.jobs import make_job, make_template, with_gpus
+from tests.api.policies import make_flavor, make_policy
+from tests.cluster_unit.build import node, owner, pod
+
+START = 1_800_000_000.0
+STARTED = "2027-01-15T08:00:00Z"
+GPU = "nvidia.com/gpu"
+JOBS = ("first", "second")
+
+
+class Unbraked:
+    """Everybody takes what it is entitled to."""
+
+    stopped, only_told = None, False
+
+    def brakes(self, _gpus: int) -> Brakes:
+        return Brakes()
+
+    def relief(self, _allocation: Allocation) -> float:
+        return inf
+
+
+class World:
+    """Stores that things happen to, with a planner that remembers."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
+        self.now, self.revision = START, 100
+        self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=lambda: self.now)
+        self.stores.jobs.subscribe(self._job_comes_or_goes)
+        self.stores.pods.subscribe(self.ledger.pod_changed)
+        self.troubles, self.refused = Troubles(), set[str]()
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Another process leads."""
+        self.stored, self.planner = self.new_world(), Planner()
+
+    def new_world(self) -> StoredWorld:
+        clock = ServerClock()
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
+        logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
+        return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
+
+    def look(self) -> Observed:
+        return self.planner.observe(self.stored.look(self.now))
+
+    def look_anew(self) -> Observed:
+        """As a process that has just started sees it."""
+        return Planner().observe(self.new_world().look(self.now))
+
+    def decide(self) -> Decisions:
+        return self.planner.decide(self.stored.look(self.now), Unbraked())
+
+    def decide_anew(self) -> Decisions:
+        """As a process that has just started decides."""
+        return Planner().decide(self.new_world().look(self.now), Unbraked())
+
+    def _job_of(self, uid: str) -> JobRef | None:
+        job = self.stores.jobs.get(uid)
+        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
+
+    def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        if old is None or new is None:
+            self.ledger.job_changed((new or old).metadata.uid)
+
+    def _next(self) -> str:
+        self.revision += 1
+        return str(self.revision)
+
+    def _meta(self, name: str, **more: Any) -> dict[str, Any]:
+        return {"name": name, "uid": f"uid-{name}", "resourceVersion": self._next(), **more}
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def job(self, name: str, most: int, status: dict[str, Any], claim: str, **spec: Any) -> None:
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
+        priority = {"priorityClassName": "other"} if most == 4 else {}
+        template = make_template(with_gpus(1), volumes=volumes, **priority)
+        body = make_job(name, maxReplicas=most, template=template, **spec)
+        known = self.stores.jobs.get(f"uid-{name}")
+        generation = known.metadata.generation + 1 if known else 1
+        body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=STARTED)
+        self.stores.jobs.observe(objects.decode(body | {"status": status}, objects.CustomObject))
+
+    def pod(self, job: str, place: str, where: str, phase: str, deleting: bool, ours: bool) -> None:
+        meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
+        if deleting:
+            meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
+        scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": STARTED}
+        self.stores.pods.observe(
+            pod(
+                f"{job}-{place}",
+                namespace="default",
+                rv=int(self._next()),
+                node=where,
+                gpus=1,
+                phase=phase,
+                owners=(owner(f"uid-{job}", name=job),) if ours else (),
+                status={"conditions": [scheduled]},
+                **meta,
+            )
+        )
+
+    def goes(self, kind: str, name: str) -> None:
+        getattr(self.stores, kind).observe_deleted(f"uid-{name}", self._next())
+
+    def node(
+        self,
+        name: str,
+        gpus: int,
+        ready: bool,
+        cordoned: bool,
+        since: float | None = None,
+        made: float | None = None,
+        taints: Sequence[dict[str, str]] = (),
+    ) -> None:
+        written = datetime.fromtimestamp(since or self.now, UTC).isoformat()
+        created = datetime.fromtimestamp(made or START - 86_400, UTC).isoformat()
+        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": written}
+        body = node(name, gpus=gpus, spec={"unschedulable": cordoned, "taints": taints})
+        status = msgspec.convert(
+            {"allocatable": {GPU: str(gpus), "cpu": "8", "pods": "110"}, "conditions": [condition]}, objects.NodeStatus
+        )
+        meta = msgspec.structs.replace(body.metadata, resource_version=self._next(), creation_timestamp=created)
+        self.stores.nodes.observe(msgspec.structs.replace(body, metadata=meta, status=status))
+
+    def creation(self, job: str, place: str, where: str) -> None:
+        role, _, index = place.partition("-")
+        uid, name = f"uid-{job}", f"{job}-{place}"
+        self.ledger.assume(
+            job_uid=uid,
+            namespace="default",
+            name=name,
+            role=role,
+            index=int(index),
+            node=where or None,
+            requests={GPU: 1},
+        )
+
+    def creation_ends(self, job: str, place: str) -> None:
+        self.ledger.await_seen("default", f"{job}-{place}")
+
+    def creation_fails(self, job: str, place: str) -> None:
+        self.ledger.forget("default", f"{job}-{place}")
+
+    def trouble(self, job: str) -> None:
+        obs = self.look().obs.get(f"uid-{job}")
+        if obs is not None:
+            self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
+
+    def trouble_ends(self, job: str) -> None:
+        self.troubles.clear(f"uid-{job}")
+
+    def is_refused(self, job: str, refused: bool) -> None:
+        (self.refused.add if refused else self.refused.discard)(job)
+
+    def claim(self, name: str, bound: bool) -> None:
+        status = {"phase": "Bound" if bound else "Pending"}
+        body = {"metadata": self._meta(name, namespace="default"), "spec": {"volumeName": "v"}, "status": status}
+        self.stores.claims.observe(objects.decode(body, objects.PersistentVolumeClaim))
+
+    def priority_class(self, name: str, value: int, default: bool) -> None:
+        policy = "Never" if value % 2 else "PreemptLowerPriority"
+        body = {"metadata": self._meta(name), "value": value, "globalDefault": default, "preemptionPolicy": policy}
+        self.stores.priority_classes.observe(objects.decode(body, objects.PriorityClass))
+
+    def volume(self, name: str, zonal: bool) -> None:
+        body = {"metadata": self._meta(name), "spec": {"nodeAffinity": {}} if zonal else {}}
+        self.stores.volumes.observe(objects.decode(body, objects.PersistentVolume))
+
+    def policy(self, name: str, spec: dict[str, Any], created: float = START) -> None:
+        known = self.stores.policies.get(f"uid-{name}")
+        written = datetime.fromtimestamp(created, UTC).isoformat()
+        generation = known.metadata.generation + 1 if known else 1
+        body = make_policy(name, **spec)
+        body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=written)
+        self.stores.policies.observe(objects.decode(body, objects.CustomObject))
+
+    def namespace(self, name: str, team: str) -> None:
+        body = {"metadata": self._meta(name, labels={"team": team})}
+        self.stores.namespaces.observe(objects.decode(body, objects.Namespace))
+
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+
+
+STATUSES = (
+    {},
+    {"incarnation": 1, "targetReplicas": 2, "replicas": 2, "startTime": STARTED},
+    {
+        "incarnation": 1,
+        "targetReplicas": 1,
+        "replicas": 1,
+        "startTime": STARTED,
+        "runningSince": STARTED,
+        "failures": 1,
+    },
+    {
+        "incarnation": 1,
+        "targetReplicas": 1,
+        "replicas": 1,
+        "retry": {"reason": "x", "notBefore": "2027-01-15T08:01:00Z", "attempt": 1, "size": 2},
+    },
+    {"incarnation": 2, "targetReplicas": 0, "replicas": 0},
+)
+POLICY_SPECS = (
+    {},
+    {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]},
+    {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 30}},
+    {"namespaceSelector": {"matchLabels": {"team": "a"}}, "perJob": {"maxGPUs": 1}},
+    {"parent": "p", "namespaces": ["other"]},
+    {"namespaces": "unreadable"},
+)
+policies, namespaces = st.sampled_from(("p", "q")), st.sampled_from(("default", "other"))
+classes = st.sampled_from(("elastic-pytorch-worker", "elastic-pytorch-master", "other"))
+jobs, places = st.sampled_from(JOBS), st.sampled_from(("master-0", "worker-0", "worker-1"))
+nodes, where = st.sampled_from(("n1", "n2")), st.sampled_from(("", "n1", "n2"))
+phases, flags = st.sampled_from(("Pending", "Running", "Succeeded", "Failed")), st.booleans()
+happenings = st.one_of(
+    st.tuples(st.just("job"), jobs, st.integers(1, 4), st.sampled_from(STATUSES), st.sampled_from(("", "c1"))),
+    st.tuples(st.just("goes"), st.just("jobs"), jobs),
+    st.tuples(st.just("pod"), jobs, places, where, phases, flags, flags),
+    st.tuples(st.just("goes"), st.just("pods"), st.builds("{}-{}".format, jobs, places)),
+    st.tuples(st.just("node"), nodes, st.integers(0, 4), flags, flags),
+    st.tuples(st.just("goes"), st.just("nodes"), nodes),
+    st.tuples(st.just("creation"), jobs, places, where),
+    st.tuples(st.just("creation_ends"), jobs, places),
+    st.tuples(st.just("creation_fails"), jobs, places),
+    st.tuples(st.just("trouble"), jobs),
+    st.tuples(st.just("trouble_ends"), jobs),
+    st.tuples(st.just("is_refused"), jobs, flags),
+    st.tuples(st.just("claim"), st.just("c1"), flags),
+    st.tuples(st.just("volume"), st.just("v"), flags),
+    st.tuples(st.just("priority_class"), classes, st.integers(0, 3), flags),
+    st.tuples(st.just("policy"), policies, st.sampled_from(POLICY_SPECS), st.sampled_from((START, START + 1))),
+    st.tuples(st.just("goes"), st.just("policies"), policies),
+    st.tuples(st.just("namespace"), namespaces, st.sampled_from(("a", "b"))),
+    st.tuples(st.just("goes"), st.just("namespaces"), namespaces),
+    st.tuples(st.just("time_passes"), st.sampled_from((1.0, 15.0, 61.0, 700.0))),
+)
+
+
+@given(st.lists(happenings, max_size=30))
+def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
+    world = World()
+    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
+        world.node(where, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+        world.pod(name, "master-0", where, "Running", False, True)
+    for what, *how in history:
+        getattr(world, what)(*how)
+        remembered, fresh = world.look(), world.look_anew()
+        assert remembered.obs == fresh.obs
+        assert by_name(remembered.snapshot.jobs) == by_name(fresh.snapshot.jobs)
+        assert by_name(remembered.snapshot.nodes) == by_name(fresh.snapshot.nodes)
+        assert remembered.snapshot.teams == fresh.snapshot.teams
+        assert remembered.snapshot.team_of == fresh.snapshot.team_of
+        for obs in remembered.snapshot.nodes:
+            for held, by in ((obs.used, obs.used_by), (obs.leaving, obs.leaving_by)):
+                assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
+
+
+@given(st.lists(happenings, max_size=30))
+def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
+    world = World()
+    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
+        world.node(where, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+    for what, *how in history:
+        getattr(world, what)(*how)
+        remembered, fresh = world.decide(), world.decide_anew()
+        assert dict(remembered.allocation) == dict(fresh.allocation)
+        for uid, obs in remembered.observed.obs.items():
+            plans = [
+                planner.plan(obs, found.allocation.get(uid), world.now)
+                for planner, found in ((world.planner, remembered), (Planner(), fresh))
+            ]
+            assert plans[0] == plans[1]
+
+
+def test_what_nothing_changed_of_is_the_same_object_as_before():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("first", 3, {}, "")
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n1", "Running", False, True)
+    before = world.look()
+    world.node("n1", 4, True, False)
+    world.pod("notebook", "x", "", "Running", False, False)
+    world.namespace("other", "b")
+    world.policy("p", {"namespaces": ["elsewhere"]})
+    before = world.look()
+    world.namespace("other", "c")
+    world.policy("p", {"namespaces": ["elsewhere"]})
+    world.time_passes(1.0)
+    after = world.look()
+    assert after.snapshot is before.snapshot
+    assert after.obs["uid-second"] is before.obs["uid-second"]
+    world.goes("pods", "second-master-0")
+    assert world.look().snapshot is not before.snapshot
+
+
+def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pass_to_pass():
+    world = World()
+    world.node("n1", 4, True, False)
+    ended = {"type": "Succeeded", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": STARTED}
+    world.job("first", 3, {**STATUSES[1], "completionTime": STARTED, "conditions": [ended]}, "", cleanPodPolicy="None")
+    world.pod("first", "worker-0", "n1", "Running", False, True)
+    world.refused.add("first")
+    (demand,) = world.look().snapshot.jobs
+    assert not demand.takes
+    world.time_passes(1.0)
+    before, since = world.look(), world.stored.reader.outside.since
+    world.time_passes(1.0)
+    assert world.look().snapshot is before.snapshot
+    assert world.stored.reader.outside.since == since
+
+
+def by_name(things):
+    return {thing.name: thing for thing in things}
+
+
+def test_a_node_seen_to_turn_not_ready_has_not_been_away_for_long_whatever_clock_that_was_written_by():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n1", "Running", False, True)
+    world.time_passes(3600.0)
+    world.look()
+    world.node("n1", 4, False, False, since=START)
+    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    world.time_passes(39.0)
+    assert world.look().obs["uid-second"].lost_nodes == frozenset()
+    world.time_passes(1.0)
+    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+
+
+def test_a_node_that_was_away_before_the_first_look_is_away_since_then():
+    world = World()
+    world.node("n1", 4, False, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n1", "Running", False, True)
+    world.time_passes(3600.0)
+    assert world.look().obs["uid-second"].lost_nodes == {"n1"}
+
+
+def cut_off(nodes: int) -> World:
+    """A job on the first node, and so many nodes that are not Ready any more."""
+    world = World()
+    for index in range(nodes):
+        world.node(f"n{index}", 4, True, False)
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "n0", "Running", False, True)
+    world.time_passes(3600.0)
+    world.look()
+    for index in range(nodes):
+        world.node(f"n{index}", 4, False, False)
+    world.look()
+    return world
+
+
+def lost_and_kept(world: World) -> tuple[set[str], set[str]]:
+    obs = world.look().obs["uid-second"]
+    return set(obs.lost_nodes), set(obs.kept_nodes)
+
+
+@pytest.mark.parametrize("another_leads", [False, True])
+def test_of_many_nodes_that_went_at_once_none_is_lost_before_most_have_been_back_for_five_minutes(another_leads):
+    world = cut_off(6)
+    world.time_passes(40.0)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(3600.0)
+    if another_leads:
+        world.begin_anew()
+    assert lost_and_kept(world) == (set(), {"n0"})
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, True, False)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(299.0)
+    if another_leads:
+        world.begin_anew()
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(1.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def test_a_node_that_is_tainted_out_of_service_is_lost_all_the_same():
+    world = cut_off(6)
+    world.time_passes(40.0)
+    world.node("n0", 4, False, False, since=world.now - 40, taints=[{"key": OUT_OF_SERVICE, "effect": "NoExecute"}])
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def test_nodes_that_are_made_are_none_that_went_or_came_back():
+    world = cut_off(1)
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, False, False, made=world.now)
+    world.time_passes(20.0)
+    world.look()
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, True, False, made=world.now - 20)
+    world.time_passes(20.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+    world.begin_anew()
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def world_with_a_job(**settings: Any) -> World:
+    world = World(Settings.model_validate(settings))
+    world.node("n1", 4, True, False)
+    world.job("first", 3, {}, "")
+    return world
+
+
+def test_policies_reach_the_snapshot_as_teams_and_settings_as_they_are():
+    world = world_with_a_job(defaultPolicy={"priority": -1}, starvationSeconds=60)
+    world.policy("p", {"namespaces": ["default"], "flavors": [make_flavor(guaranteed=2)]})
+    snapshot = world.look().snapshot
+    assert [(team.name, team.quotas.get("default", Quota()).guaranteed) for team in snapshot.teams] == [
+        ("p", 2),
+        (DEFAULT_POLICY, 0),
+    ]
+    assert snapshot.team_of == {"default": "p"}
+    assert (snapshot.default_team.priority, snapshot.starvation_seconds) == (-1, 60)
+    assert snapshot.flavors == (Flavor(),)
+
+
+def test_the_selector_of_a_policy_follows_the_labels_of_namespaces():
+    world = world_with_a_job()
+    world.policy("p", {"namespaceSelector": {"matchLabels": {"team": "a"}}})
+    world.namespace("default", "b")
+    assert world.look().snapshot.team_of == {}
+    world.namespace("default", "a")
+    assert world.look().snapshot.team_of == {"default": "p"}
+
+
+def test_a_policys_ceiling_shortens_the_grace_of_its_jobs_pods():
+    world = world_with_a_job()
+    assert grace_of_first(world) == 120
+    world.policy("p", {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 30}})
+    assert grace_of_first(world) == 30
+    world.policy("p", {"namespaces": ["default"], "reclaim": {"gracePeriodSeconds": 3600}})
+    assert grace_of_first(world) == 120
+
+
+def grace_of_first(world: World) -> int:
+    return world.look().obs["uid-first"].job.spec.elasticity.grace_period_seconds
+
+
+def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
+    flavors = [{"name": "a100", "resources": [GPU], "nodeSelector": {"gpu": "a100"}}]
+    (demand,) = world_with_a_job(flavors=flavors).look().snapshot.jobs
+    assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
+
+
+def test_priorities_of_pods_are_those_of_their_classes_when_these_are_known():
+    world = world_with_a_job()
+    assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
+    for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):
+        world.priority_class(name, value, default=False)
+    assert world.look().snapshot.jobs[0].pod_priorities == (6, 5)
+
+
+def test_a_pod_that_does_not_go_is_used_in_the_next_look_after_its_time():
+    world = world_with_a_job()
+    world.pod("first", "master-0", "n1", "Running", True, True)
+    assert world.look().snapshot.nodes[0].leaving[GPU] == 1
+    world.time_passes(30 + OVERDUE_SECONDS)
+    (node,) = world.look().snapshot.nodes
+    assert (node.leaving, node.used[GPU], node.used_by) == ({}, 1, {"default": {GPU: 1}})
+
+
+def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "c1")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    assert because(world) == "PersistentVolumeClaim c1 is not bound"
+    world.claim("c1", True)
+    assert because(world) == "the volume of PersistentVolumeClaim c1 is reachable from some nodes only"
+    world.volume("v", False)
+    assert because(world) == ""
+
+
+def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monkeypatch):
+    world = world_with_a_job()
+    for name, claim in (("first", "c1"), ("second", "c2"), ("third", "")):
+        world.job(name, 3, STATUSES[2], claim)
+        world.pod(name, "master-0", "n1", "Running", False, True)
+    world.look()
+    reader, looks = world.stored.reader, []
+    facts, shapes = reader.facts, reader.shapes
+    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.append(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader, "shapes", lambda job: looks.append(job.name) or shapes(job))
+
+    def looked_at():
+        looks.clear()
+        world.look()
+        return looks
+
+    for _ in range(2):
+        world.claim("of-somebody-else", True)
+        world.volume("theirs", False)
+        assert looked_at() == []
+    world.claim("c1", True)
+    assert looked_at() == ["first"]
+    world.claim("c1", True)
+    assert looked_at() == []
+    world.volume("v", False)
+    assert looked_at() == ["first"]
+    world.claim("c2", True)
+    assert looked_at() == ["second"]
+    world.goes("volumes", "v")
+    assert looked_at() == ["first", "second"]
+
+
+def because(world: World) -> str:
+    return world.look().snapshot.jobs[0].worker.unpinned_because
+
+
+def test_pods_of_a_job_that_may_have_none_any_more_are_counted_on_their_node_in_the_next_look():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    assert [len(job.members) for job in world.look().snapshot.jobs] == [1]
+    world.job("first", 3, STATUSES[2], "", suspend=True)
+    (node,) = world.look().snapshot.nodes
+    assert (node.used.get(GPU, 0), node.leaving.get(GPU, 0)) == (0, 1)
+
+
+def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for_none():
+    world = world_with_a_job()
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    world.look()
+    world.job("first", 3, STATUSES[2], "", minReplicas=9)
+    snapshot = world.look().snapshot
+    assert [(len(job.members), job.sizes, job.takes) for job in snapshot.jobs] == [(1, (1,), False)]
+    assert not snapshot.nodes[0].used.get(GPU, 0)
+
+
+def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
+    world = World(Settings.model_validate({"jobPriorityClassNames": ["high"]}))
+    world.node("n1", 4, True, False)
+    for name, value in (("high", 10), ("higher", 1000)):
+        world.priority_class(name, value, default=False)
+    world.job("first", 3, {}, "", priorityClassName="high")
+    world.job("second", 3, {}, "", priorityClassName="higher")
+    sight = world.look()
+    assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
+    assert [obs.job.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
