@@ -93,11 +93,15 @@ def _prefer_own(table: Table, claim: Claim) -> None:
 
 
 def _swap(table: Table, claim: Claim, member: Member, seats: Sequence[Seat]) -> bool:
+    """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
     mark, here = table.mark(), claim.at.get(member.uid)
-    table.stand(claim, next((seat for seat in seats if seat.spot.node == here), seats[-1]))
-    if table.fits_back(claim, member):
-        table.restore(claim, member)
-        return True
+    given_up = next((seat for seat in seats if seat.spot.node == here), seats[-1])
+    table.stand(claim, given_up)
+    moved = _keep_by_moving(table, claim, member)
+    if moved is not None:
+        heir = next((other for other in moved if given_up.spot.node in other.near), None)
+        if heir is None or table.pass_on(claim, given_up, heir):
+            return True
     table.roll_back(mark)
     return False
 
@@ -107,15 +111,16 @@ def _keep_more(table: Table, claim: Claim) -> None:
     good = table.mark() if claim.size in claim.sizes else None
     for member in list(table.released(claim)):
         if claim.fits_more(1):
-            _try_to_keep(table, claim, member)
+            _keep_by_moving(table, claim, member)
             good = table.mark() if claim.size in claim.sizes else good
     if good is not None:
         table.roll_back(good)
 
 
-def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
+def _keep_by_moving(table: Table, claim: Claim, member: Member) -> list[Claim] | None:
+    """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
     if claim.account and claim.account.over(table.gpus_of(member.requests)):
-        return
+        return None
     mark = table.mark()
     moved = []
     for owner, seat in _seats_on(table, claim.at.get(member.uid)):
@@ -126,8 +131,9 @@ def _try_to_keep(table: Table, claim: Claim, member: Member) -> None:
     if table.fits_back(claim, member):
         table.restore(claim, member)
         if all(seat_all(table, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
-            return
+            return [owner for owner, _ in moved]
     table.roll_back(mark)
+    return None
 
 
 def _seats_on(table: Table, node: int | None) -> list[tuple[Claim, Seat]]:

@@ -350,6 +350,27 @@ class Table:
                 self._note(taker, "took", (*taker.took, (owner, member)))
                 self._attribute(owner, member, taker)
 
+    def pass_on(self, claim: Claim, seat: Seat, heir: Claim) -> bool:
+        """Have those who made way for a seat that the claim has given up go for the heir, which sits there now.
+
+        False if the brakes do not let so many go for it; then this is to be undone.
+        """
+        lacking, passed, rest = claim.ask(seat.role).gpus, [], []
+        for owner, member in claim.took:
+            is_there = owner.at.get(member.uid) == seat.spot.node and owner is not heir
+            if is_there and lacking > 0 and not self._keeps(owner, member):
+                passed.append((owner, member))
+                lacking -= self.gpus_of(member.requests)
+            else:
+                rest.append((owner, member))
+        self._note(claim, "took", tuple(rest))
+        for owner, member in passed:
+            others = [taker for taker in owner.takers if taker is not claim or any(one is owner for one, _ in rest)]
+            self._note(owner, "takers", tuple(dict.fromkeys((*others, heir))))
+            self._note(heir, "took", (*heir.took, (owner, member)))
+            self._attribute(owner, member, heir)
+        return braked(self.snapshot.brakes, heir, self.tally, len(passed), waits=False) is None
+
     def _note(self, claim: Claim, what: str, value: object) -> None:
         self.board.on_undo(partial(setattr, claim, what, getattr(claim, what)))
         setattr(claim, what, value)
