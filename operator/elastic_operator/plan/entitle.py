@@ -3,8 +3,9 @@
 A taker is entitled to a pod of another team if the other uses more than its guarantee before that pod goes, and the
 taker, with all it asks for, stays within its own guarantee. Or it stays within its fair share, and the other does not
 end up lower than the taker relative to their fair shares; or, for a minimum, uses more than its fair share before. All
-this at every level on which the two are apart. So no two can take from each other in turn. A namespace without a policy
-has a share of its own only against others without one; to all other teams, these are one (111).
+this at every level on which the two are apart. So no two can take from each other in turn. Growth beyond the guarantee
+ends a job that runs only where its team is not brought below its own fair share (150). A namespace without a policy has
+a share of its own only against others without one; to all other teams, these are one (111).
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class Taking:
                 trial.take(account, max(1, account.used - account.guaranteed))
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int, *, held: bool = False) -> bool:
+    def may(self, victim: Account, gpus: int, *, held: bool = False, ends_job: bool = False) -> bool:
         """Whether it may take a unit of so many GPUs from another team, after what it has taken so far.
 
-        What the team only holds makes nobody lose a pod: it counts as its use where the unit is `held` itself.
+        What the team only holds makes nobody lose a pod: it counts as its use where the unit is `held` itself. A unit
+        that `ends_job` is a whole job that runs.
         """
         ours, theirs = apart(self.taker, victim)
         beyond_share = True
@@ -67,11 +69,11 @@ class Taking:
                 within_guarantee = False
                 if after > account.share:
                     return False
-        return (
-            within_guarantee
-            or (beyond_share and not self.growing)
-            or self._stays_no_lower(ours, theirs, gpus, held=held)
-        )
+        if within_guarantee or (beyond_share and not self.growing):
+            return True
+        if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
+            return False
+        return self._stays_no_lower(ours, theirs, gpus, held=held)
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
         """Whether the victim, without so many GPUs, stands at least where the taker will, level by level."""

@@ -17,8 +17,10 @@ from elastic_operator.plan.victims import Cost, Unit, Victims, strength
 
 _Entry = tuple[tuple[float, ...], int, Unit]
 """What a unit is weak by, its place in the order in which units were listed, and the unit."""
-_Heaps = dict[tuple[Account | None, int, bool], list[_Entry]]
-"""By whose they are, how many GPUs go, and whether these are only held: `Victims.may_go` says the same of all."""
+_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Entry]]
+"""By whose they are, how many GPUs go, and whether they are only held, or a job that runs: `Victims.may_go` says the
+same of all of a heap.
+"""
 
 
 class Offers:
@@ -51,7 +53,8 @@ class Offers:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            heap = heaps.setdefault((unit.claim.account, unit.gpus, unit.cost is Cost.HELD), [])
+            kind = unit.cost is Cost.HELD, unit.cost is Cost.JOB
+            heap = heaps.setdefault((unit.claim.account, unit.gpus, *kind), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:

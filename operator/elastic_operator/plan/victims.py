@@ -2,7 +2,7 @@
 
 Within a team, a minimum may take what other jobs have above theirs, and whole jobs of strictly lower priority, or whose
 turn is over. From another team it may take the same, and whole jobs of any priority, as far as it is entitled to
-(`entitle`). Growth takes from other teams only.
+(`entitle`). Growth takes from other teams only, whole jobs less often.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Victims:
         """Whether the taker may take the unit after what it has taken so far."""
         if self._in_team(unit.claim) or unit.claim.account is None or taking is None:
             return True
-        return taking.may(unit.claim.account, unit.gpus, held=unit.cost is Cost.HELD)
+        held, ends_job = unit.cost is Cost.HELD, unit.cost is Cost.JOB
+        return taking.may(unit.claim.account, unit.gpus, held=held, ends_job=ends_job)
 
     def _in_team(self, claim: Claim) -> bool:
         return claim.team == self._taker.team
