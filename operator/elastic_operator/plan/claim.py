@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -133,7 +133,15 @@ class Claim:
 
     def delayed_at(self, size: int, now: float) -> bool:
         """Whether that size is growth, and growth must still wait."""
-        return size > self.job.free_up_to and now < self.job.grow_after
+        return now < self.job.grow_at(size)
+
+    def next_step(self, now: float) -> int | None:
+        """The next larger size that it may have now: where growth costs it work, a larger one is worth it sooner."""
+        size = self.next_size
+        if size is None or size <= self.job.free_up_to or not self.job.growth_cost:
+            return size
+        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.job.grow_at(size))
+        return self.sizes[at] if at < len(self.sizes) else None
 
     def fits_more(self, count: int) -> bool:
         """Whether its largest size leaves room for so many pods, and for its master."""

@@ -26,10 +26,6 @@ from elastic_operator.plan.observation import (
 )
 from elastic_operator.plan.progress import new_failures
 
-FIRST_GROWTH_SECONDS = 600.0
-LONGEST_GROWTH_SECONDS = 7200.0
-"""A job that loses work with each change grows by itself so long after it grew last, doubled with each time it did."""
-
 
 def failure(seen: Observation, now: float) -> Observation:
     """A launcher that says that no pod would fare better ends the job; a master that fails is replaced.
@@ -100,20 +96,6 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
     """The status under which another master is made, and the present one is on its way out."""
     since = status.master_lost_time or at(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
-
-
-def growth_delay(status: JobStatus) -> float:
-    """Until when a job without a checkpoint to wait for does not grow by itself; in epoch seconds, 0 for no delay.
-
-    A script that counts samples uses the library, and loses nothing by a change.
-    """
-    if status.training is not None and status.training.samples_seen is not None:
-        return 0.0
-    grown = [change for change in status.history if 0 < change.from_ < change.to]
-    if not grown:
-        return 0.0
-    doubled: float = FIRST_GROWTH_SECONDS * 2 ** (len(grown) - 1)
-    return seconds(grown[0].time) + min(doubled, LONGEST_GROWTH_SECONDS)
 
 
 def _replace_failed_master(seen: Observation, master: OwnPod, now: float) -> Observation:

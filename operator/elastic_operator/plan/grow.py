@@ -42,7 +42,7 @@ def settle_sizes(table: Table) -> None:
 
 def grow(table: Table, claim: Claim, tier: Tier, too_many: TooMany) -> Growth:
     """Take the next allowed size if the job may and all its pods fit."""
-    size = claim.next_size
+    size = claim.next_step(table.now)
     if size is None or claim.failed_at(size, table.now) or claim.delayed_at(size, table.now) or claim.job.waiting:
         return Growth.NEVER
     need, account = claim.gpus_missing(size), claim.account

@@ -25,7 +25,8 @@ def turn(claim: Claim) -> Turn:
 def next_ask(claim: Claim, now: float) -> Hashable:
     """What its next size asks for; alike for jobs that all may grow, or none. One that must wait stands for itself."""
     job = claim.job
-    if claim.gives or claim.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
+    waits = max(job.grow_after, job.failed_until, job.takes_from) > now
+    if claim.gives or claim.losses or waits or claim.delayed_at(claim.next_size or 0, now):
         return job.uid
     return claim.master, claim.worker, claim.missing(claim.next_size or 0), job.preemptible, claim.takes(now)
 

@@ -7,11 +7,14 @@ memory and storage in bytes, everything else (GPUs, pods) in units.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.growth_cost import worth_it_after
 from elastic_operator.plan.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
 Resources = Mapping[str, int]
@@ -107,9 +110,9 @@ class JobDemand:
 
     `sizes` are the allowed sizes in pods, ascending. `holds_place` is True for a job that runs, or is between two
     incarnations: it is served with the running jobs of its priority. `free_up_to` is the size up to which growth is
-    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, for
-    longer than others' where the job `loses_work` with each change. Sizes of `failed_size` or more wait until
-    `failed_until`. `taken_indices` are the worker indices whose pod object exists.
+    never delayed (what it was granted last, or anything after an edit); larger sizes wait until `grow_after`, and where
+    growth costs it work (`growth_cost`, in seconds of all that it has) for longer after `changed_at`. Sizes of
+    `failed_size` or more wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists.
     `wants` is False for a job that must have no pods (suspended, ended, invalid).
 
     `flavor` is the kind of GPU it uses, "" if it asks for none; where that is not clear, `flavor_problem` says why in
@@ -136,7 +139,8 @@ class JobDemand:
     holds_place: bool = False
     free_up_to: int = 0
     grow_after: float = 0.0
-    loses_work: bool = False
+    growth_cost: float = 0.0
+    changed_at: float = 0.0
     failed_size: int | None = None
     failed_until: float = 0.0
     failed_reason: str = ""
@@ -154,6 +158,20 @@ class JobDemand:
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
+
+    def grow_at(self, size: int) -> float:
+        """From when on it may have that size; the larger, the sooner, where growth costs it work. 0 = at any time."""
+        if size <= self.free_up_to:
+            return 0.0
+        if not self.growth_cost:
+            return self.grow_after
+        return max(self.grow_after, self.changed_at + worth_it_after(self.growth_cost, self.free_up_to, size))
+
+    def next_growth(self, now: float) -> float:
+        """When more sizes become free to it than are now; infinity for never."""
+        at = bisect_right(self.sizes, self.free_up_to)
+        free_from = bisect_left(self.sizes, -now, lo=at, key=lambda size: -self.grow_at(size))
+        return self.grow_at(self.sizes[free_from - 1]) if free_from > at else inf
 
 
 @dataclass(frozen=True, slots=True)
