@@ -8,7 +8,7 @@ what a fresh one does; that is a property test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
@@ -17,7 +17,7 @@ from elastic_operator.api.nnodes import frozen_nnodes
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Member, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
@@ -181,7 +181,7 @@ class Planner:
         try:
             if record.good is not None:
                 return demand_aside(record.good, job.pods)
-            return _claim(world, job)
+            return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
         except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
             return None
 
@@ -228,7 +228,7 @@ class Planner:
         if known is not None and known.obs is obs and known.stamp == stamp:
             return known.demand
         if not obs.wants_pods:
-            demand = _claim(world, job, held_only=obs)
+            demand = _demand_of_held(world, job, held(obs))
             record.good = None
             record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand), takes=takes)
             return record.demanded.demand
@@ -316,9 +316,8 @@ class Planner:
         return plan_aside(job, share, now)
 
 
-def _claim(world: World, job: Job, *, held_only: Observation | None = None) -> JobDemand | None:
-    """A demand that holds the GPUs of the job's pods, by the pods and their nodes alone; None where there are none."""
-    pods = held(held_only) if held_only is not None else tuple(filter(stays, job.pods))
+def _demand_of_held(world: World, job: Job, pods: Sequence[OwnPod]) -> JobDemand | None:
+    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
     flavor = world.flavor_held(pods) if pods else None
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
