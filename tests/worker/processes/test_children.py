@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -122,23 +124,38 @@ async def test_a_waiter_that_is_cancelled_does_not_harm_the_others(tmp_path):
         assert await process.stop(10) == -signal.SIGTERM
 
 
+@contextmanager
+def errors_in(path: Path) -> Iterator[Path]:
+    """The file that standard error goes to in this block, of this process and of those it starts.
+
+    `capfd.readouterr()` reads and then truncates the file that it shares with the children: what one of them writes in
+    between is lost.
+    """
+    before = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield path
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
 @pytest.mark.parametrize("warm", [True, False], ids=["forked", "cold"])
-async def test_stacks_of_all_threads_are_printed_on_demand(tmp_path, capfd, warm):
+async def test_stacks_of_all_threads_are_printed_on_demand(tmp_path, warm):
     text = (
         READY + "import threading\ndef in_the_thread():\n    time.sleep(60)\n"
         "threading.Thread(target=in_the_thread, daemon=True).start()\ndef in_the_loop():\n"
         "    open('ready', 'w').close()\n    time.sleep(60)\nin_the_loop()\n"
     )
-    async with a_lab(tmp_path, warm=warm) as lab:
-        await lab.until_warm()
-        process = await lab.start_script(text)
-        await appears(lab.folder / "ready")
-        process.dump_stacks()
-        printed = ""
-        while not ("in_the_loop" in printed and "in_the_thread" in printed):
-            printed += capfd.readouterr().err
-            await asyncio.sleep(0.01)
-        assert await process.stop(10) == -signal.SIGTERM
+    with errors_in(tmp_path / "errors") as errors:
+        async with a_lab(tmp_path, warm=warm) as lab:
+            await lab.until_warm()
+            process = await lab.start_script(text)
+            await appears(lab.folder / "ready")
+            process.dump_stacks()
+            await until(lambda: all(name in errors.read_text() for name in ("in_the_loop", "in_the_thread")))
+            assert await process.stop(10) == -signal.SIGTERM
 
 
 async def test_stacks_are_not_asked_of_a_program_that_would_die_of_the_question(tmp_path):
