@@ -150,7 +150,18 @@ class State:
             return 0
         if name_of(job) in self.aside or not all(self._is_open(self.nodes[place_of(pod)]) for pod in pods):
             return 0
-        return max(0, next((n for n in self._sizes(job) if n > len(pods)), 0) - len(pods))
+        size = next((n for n in self._sizes(job) if n > len(pods)), 0)
+        return 0 if self._saves_its_work(job, size) else max(0, size - len(pods))
+
+    def _saves_its_work(self, job: Body, size: int) -> bool:
+        """Whether growth to that size would cost a Torchrun job more work than it brings, as far as is known (148)."""
+        status, delay = _status(job), job["spec"].get("elasticity", {}).get("scaleUpDelaySeconds", 30)
+        history, target = status.get("history", []), status.get("targetReplicas", 0)
+        grown = any(0 < change["from"] < change["to"] for change in history)
+        if not grown or not delay or not 0 < target < size:
+            return False
+        waited = self.now - datetime.fromisoformat(history[0]["time"]).timestamp()
+        return waited < min(7200, 1800 * target / (size - target))
 
     def _sizes(self, job: Body) -> tuple[int, ...]:
         """The sizes that its team allows it."""

@@ -135,7 +135,8 @@ class Elasticity(ApiModel):
         ge=0,
         le=86_400,
         description="After a change of size, seconds without growth that the operator starts by itself. Never delays a"
-        " first start, a replacement, an edit, or any shrink.",
+        " first start, a replacement, an edit, or any shrink. A job that loses work with each change of size, as all do"
+        " in Torchrun mode, waits longer after its first growth, until what it gains is worth that; 0: it does not.",
     )
     checkpoint_path: Annotated[str, AfterValidator(_absolute)] = Field(
         default="",

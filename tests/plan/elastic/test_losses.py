@@ -5,9 +5,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry, Training
+from elastic_operator.api.status import Change, PodStatus, Retry
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.job.elastic import growth_delay
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
@@ -354,20 +353,6 @@ def test_a_master_that_the_scheduler_finds_no_node_for_is_waited_for_as_long_as_
     planned = plan(make_elastic_job(pods, **status), make_grant(keep=["master-0", "worker-0", "worker-1"]), now=170)
     assert names(planned.deletes) == ["toy-worker-1"]
     assert planned.status.incarnation == 1
-
-
-def test_a_job_without_checkpoints_to_wait_for_grows_less_and_less_often():
-    def history(*growths):
-        return make_status(history=[Change(time=at(t), from_=1, to=2, reason="ScaledUp") for t in reversed(growths)])
-
-    assert growth_delay(history()) == 0
-    assert growth_delay(history(100)) == START + 100 + 600
-    assert growth_delay(history(100, 900)) == START + 900 + 1200
-    assert growth_delay(history(*range(0, 1000, 100))) == START + 900 + 7200
-    assert growth_delay(make_status(history=[Change(time=at(9), from_=0, to=2, reason="Started")])) == 0
-    of_library = {"training": Training(step=9, samples_seen=72)}
-    assert growth_delay(history(100).model_copy(update=of_library)) == 0
-    assert growth_delay(history(100).model_copy(update={"training": Training(step=9)})) == START + 100 + 600
 
 
 @pytest.mark.parametrize("age", [100, 3600], ids=["a young job", "a job of an hour"])

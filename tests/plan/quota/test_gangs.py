@@ -149,16 +149,16 @@ GANGS = {
         {"a": "m0", "b": "m0", "c": "", "d": "", "x": "m0 w0"},
     ),
     "a job that loses its room in a pass and wins it back keeps its master, and gets no second one": Case(
-        (make_node("n1", 1, cpu=5), make_node("n2", 7, cpu=9), make_node("n3", 3, cpu=5)),
-        (make_team("a", min_runtime_seconds=600),),
+        (make_node("n1", 1, cpu=5), make_node("n2", 8, cpu=8), make_node("n3", 1, cpu=5)),
+        (make_team("a", 5, weight=2, min_runtime_seconds=600),),
         (
-            make_job("x", team="x", shape=make_shape(cpu=3), age=9),
-            make_job("y", 3, team="x"),
+            make_job("x", team="x", shape=make_shape(cpu=2), age=9),
+            make_job("y", team="x"),
             make_job("young", 1, 2, team="a", on="n2", age=1, running_since=NOW - 60),
             make_job("again", 3, 4, team="a", on="n2", age=7),
-            make_job("old", 3, 4, team="a", on="n1", shape=make_shape(cpu=3), age=8, running_since=NOW - 250),
+            make_job("old", 3, 4, team="a", on="n1", shape=make_shape(cpu=3), age=11, running_since=NOW - 250),
         ),
-        {"x": 0, "y": 3, "young": 1, "again": "m0 +w0@n2 +w1@n2 +w2@n2", "old": 3},
+        {"x": 0, "y": 1, "young": 1, "again": "m0 +w0@n2 +w1@n2", "old": 3},
     ),
 }
 

@@ -286,7 +286,22 @@ VICTIMS = {
     ),
 }
 
-ALL = {**GUARANTEES, **FAIR_SHARES, **VICTIMS}
+
+def grows(*sizes, guaranteed=0):
+    """A job of team a has two pods on eight GPUs and grows; team b has jobs that cannot shrink."""
+    fixed = [make_job(f"b{pods}{i}", pods, team="b", on=on("n1", pods), age=i) for i, pods in enumerate(sizes)]
+    return (make_team("a", guaranteed), make_team("b")), (make_job("a", 1, 4, team="a", on="n1 n1"), *fixed)
+
+
+GROWTH = {
+    "growth to a fair share ends no job where that takes another team below its own": Case(
+        N8, *grows(3, 3), {"a": 2, "b30": 3, "b31": 3}
+    ),
+    "it does where the other team keeps its share": Case(N8, *grows(1, 5), {"a": 3, "b10": 0, "b51": 5}),
+    "growth to what is guaranteed ends jobs": Case(N8, *grows(3, 3, guaranteed=3), {"a": 4, "b30": 0, "b31": 3}),
+}
+
+ALL = {**GUARANTEES, **FAIR_SHARES, **VICTIMS, **GROWTH}
 
 
 @pytest.mark.parametrize("fact", ALL)

@@ -214,15 +214,19 @@ def allocate(snapshot: Snapshot) -> Allocation:
 def next_change(snapshot: Snapshot) -> float:
     """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
     teams = {team.name: team for team in snapshot.teams}
-    times = (time for job in snapshot.jobs for time in _times(job, teams.get(snapshot.team_of.get(job.namespace, ""))))
+
+    def team_of(job: JobDemand) -> Team | None:
+        return teams.get(snapshot.team_of.get(job.namespace, ""))
+
+    times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
     waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
     waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 
-def _times(job: JobDemand, team: Team | None) -> Iterator[float]:
+def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield job.failed_until
-    yield job.grow_after
+    yield job.next_growth(now)
     yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -141,7 +141,15 @@ class JobEntry:
 
     def delayed_at(self, size: int, now: float) -> bool:
         """Whether that size is growth for which the job must still wait."""
-        return size > self.job.free_up_to and now < self.job.grow_after
+        return now < self.job.grow_at(size)
+
+    def next_step(self, now: float) -> int | None:
+        """The next larger size that it may have now. If growth costs work, a larger step is worth it sooner (148)."""
+        size = self.next_size
+        if size is None or size <= self.job.free_up_to or not self.job.growth_cost:
+            return size
+        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.job.grow_at(size))
+        return self.sizes[at] if at < len(self.sizes) else None
 
     def fits_more(self, count: int) -> bool:
         """Whether `count` more pods, and the master if it lacks one, fit into its largest size."""

@@ -54,8 +54,8 @@ _TAKES_NOTHING = (
     " or wait."
 )
 _GROWS_LESS = (
-    "the job loses what it did since its last checkpoint each time, so it grows less and less often. Set"
-    " elasticity.checkpointPath to grow right after a checkpoint, or wait."
+    "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
+    " in Elastic mode with the library or elasticity.checkpointPath, set elasticity.scaleUpDelaySeconds to 0, or wait."
 )
 
 
@@ -100,8 +100,8 @@ class Explainer:
             return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
-            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.loses_work else _GROWS_LATER}"
-            return Why(Limit.SCALE_UP_DELAYED, text, job.grow_after)
+            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.growth_cost else _GROWS_LATER}"
+            return Why(Limit.SCALE_UP_DELAYED, text, job.next_growth(self._state.now))
         said = why_quota(self._state, entry, size, _wanted(need))
         if said:
             return Why(*said)

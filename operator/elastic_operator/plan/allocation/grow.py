@@ -43,7 +43,7 @@ def settle_sizes(state: AllocationState) -> None:
 
 def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
     """Give the job its next allowed size, if it may have it and all its new pods fit."""
-    size = entry.next_size
+    size = entry.next_step(state.now)
     if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
         return Growth.NEVER
     need, account = entry.gpus_missing(size), entry.account

@@ -30,7 +30,8 @@ def next_ask(entry: JobEntry, now: float) -> Hashable:
     alone.
     """
     job = entry.job
-    if entry.gives or entry.losses or max(job.grow_after, job.failed_until, job.takes_from) > now:
+    waits = max(job.grow_after, job.failed_until, job.takes_from) > now
+    if entry.gives or entry.losses or waits or entry.delayed_at(entry.next_size or 0, now):
         return job.uid
     return entry.master, entry.worker, entry.missing(entry.next_size or 0), job.preemptible, entry.takes(now)
 

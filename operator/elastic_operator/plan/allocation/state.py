@@ -386,6 +386,27 @@ class AllocationState:
                 self.journal.set(taker, "took", (*taker.took, (owner, member)))
                 self._attribute(owner, member, taker)
 
+    def pass_on(self, entry: JobEntry, seat: Seat, heir: JobEntry) -> bool:
+        """Attribute the pods that made way for a seat, which the job has given up, to the heir that sits there now.
+
+        False if the brakes let fewer pods go for the heir; the caller then rolls back.
+        """
+        lacking, passed, rest = entry.ask(seat.role).gpus, [], []
+        for owner, member in entry.took:
+            is_there = owner.at.get(member.uid) == seat.node and owner is not heir
+            if is_there and lacking > 0 and not self._keeps(owner, member):
+                passed.append((owner, member))
+                lacking -= self.gpus_of(member.requests)
+            else:
+                rest.append((owner, member))
+        self.journal.set(entry, "took", tuple(rest))
+        for owner, member in passed:
+            others = [taker for taker in owner.takers if taker is not entry or any(one is owner for one, _ in rest)]
+            self.journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
+            self.journal.set(heir, "took", (*heir.took, (owner, member)))
+            self._attribute(owner, member, heir)
+        return braked(self.snapshot.brakes, heir, self.tally, len(passed), waits=False) is None
+
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
         node = entry.at.get(member.uid)

@@ -7,11 +7,14 @@ in units.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.facts.growth_cost import worth_it_after
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 
@@ -143,7 +146,8 @@ class JobDemand:
     holds_place: bool = False
     free_up_to: int = 0
     grow_after: float = 0.0
-    loses_work: bool = False
+    growth_cost: float = 0.0
+    changed_at: float = 0.0
     failed_size: int | None = None
     failed_until: float = 0.0
     failed_reason: str = ""
@@ -164,6 +168,20 @@ class JobDemand:
     def shape_of(self, role: str) -> PodShape:
         """What its pods of that role ask for."""
         return self.master if role == MASTER else self.worker
+
+    def grow_at(self, size: int) -> float:
+        """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""
+        if size <= self.free_up_to:
+            return 0.0
+        if not self.growth_cost:
+            return self.grow_after
+        return max(self.grow_after, self.changed_at + worth_it_after(self.growth_cost, self.free_up_to, size))
+
+    def next_growth(self, now: float) -> float:
+        """Epoch seconds at which it may have more sizes than now; infinity for never."""
+        at = bisect_right(self.sizes, self.free_up_to)
+        free_from = bisect_left(self.sizes, -now, lo=at, key=lambda size: -self.grow_at(size))
+        return self.grow_at(self.sizes[free_from - 1]) if free_from > at else inf
 
 
 @dataclass(frozen=True, slots=True)

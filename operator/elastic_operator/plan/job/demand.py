@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from elastic_operator.api.status import ConditionType, JobStatus, Retry
+from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
 from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.elastic import growth_delay
 from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import takes_from
@@ -64,7 +64,6 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
     running = obs.wants_pods and status.target_replicas > 0
     after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
-    after_growth = growth_delay(status) if spec.is_elastic and not spec.elasticity.checkpoint_path else 0.0
     edited = job.generation != status.observed_generation
     avoided = sorted(obs.avoided)
     demand = JobDemand(
@@ -80,8 +79,9 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         taken_indices=_taken_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
-        grow_after=max(after_change, after_growth) if running else 0.0,
-        loses_work=after_growth > after_change,
+        grow_after=after_change if running else 0.0,
+        growth_cost=growth_cost(spec, status) if running else 0.0,
+        changed_at=seconds(status.history[0].time) if status.history else 0.0,
         failed_size=_failed_size(status.retry, shape),
         failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
         failed_reason=status.retry.reason if status.retry else "",

@@ -14,17 +14,11 @@ from elastic_operator.api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
 from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
-
-FIRST_GROWTH_SECONDS = 600.0
-LONGEST_GROWTH_SECONDS = 7200.0
-"""A job that loses work with each change grows again after this time at most. The first wait doubles with each growth
-(62).
-"""
 
 
 def failure(obs: Observation, now: float) -> Observation:
@@ -96,19 +90,6 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
     """The status by which another master is created, and the present one goes."""
     since = status.master_lost_time or at(now)
     return status.model_copy(update={"master_epoch": (status.master_epoch or 0) + 1, "master_lost_time": since})
-
-
-def growth_delay(status: JobStatus) -> float:
-    """Until when a job without a `checkpointPath` does not grow by itself (62); in epoch seconds, 0 for no delay.
-
-    A script that counts samples uses the library, and loses nothing by a change.
-    """
-    if status.training is not None and status.training.samples_seen is not None:
-        return 0.0
-    grown = [change for change in status.history if 0 < change.from_ < change.to]
-    if not grown:
-        return 0.0
-    return seconds(grown[0].time) + doubled(FIRST_GROWTH_SECONDS, LONGEST_GROWTH_SECONDS, len(grown))
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:

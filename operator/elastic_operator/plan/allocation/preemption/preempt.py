@@ -97,11 +97,15 @@ def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
 
 
 def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
+    """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
     mark, here = state.mark(), entry.at.get(member.uid)
-    state.stand(entry, next((seat for seat in seats if seat.node == here), seats[-1]))
-    if state.fits_back(entry, member):
-        state.restore(entry, member)
-        return True
+    given_up = next((seat for seat in seats if seat.node == here), seats[-1])
+    state.stand(entry, given_up)
+    moved = _keep_by_moving(state, entry, member)
+    if moved is not None:
+        heir = next((other for other in moved if given_up.node in other.near), None)
+        if heir is None or state.pass_on(entry, given_up, heir):
+            return True
     state.roll_back(mark)
     return False
 
@@ -111,15 +115,16 @@ def _keep_more(state: AllocationState, entry: JobEntry) -> None:
     good = state.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
         if entry.fits_more(1):
-            _try_to_keep(state, entry, member)
+            _keep_by_moving(state, entry, member)
             good = state.mark() if entry.size in entry.sizes else good
     if good is not None:
         state.roll_back(good)
 
 
-def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> None:
+def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> list[JobEntry] | None:
+    """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
     if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
-        return
+        return None
     mark = state.mark()
     moved = []
     for owner, seat in _seats_on(state, entry.at.get(member.uid)):
@@ -130,8 +135,9 @@ def _try_to_keep(state: AllocationState, entry: JobEntry, member: Member) -> Non
     if state.fits_back(entry, member):
         state.restore(entry, member)
         if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
-            return
+            return [owner for owner, _ in moved]
     state.roll_back(mark)
+    return None
 
 
 def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:

@@ -52,7 +52,7 @@ class Taking:
                 trial.take(account, max(1, account.used - account.guaranteed))
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int, *, held: bool = False) -> bool:
+    def may(self, victim: Account, gpus: int, *, held: bool = False, ends_job: bool = False) -> bool:
         """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
 
         GPUs that are only held count as the team's use only if the unit itself is `held`; taking it deletes no pod
@@ -72,11 +72,11 @@ class Taking:
                 within_guarantee = False
                 if after > account.share:
                     return False
-        return (
-            within_guarantee
-            or (beyond_share and not self.growing)
-            or self._stays_no_lower(ours, theirs, gpus, held=held)
-        )
+        if within_guarantee or (beyond_share and not self.growing):
+            return True
+        if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
+            return False
+        return self._stays_no_lower(ours, theirs, gpus, held=held)
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
         """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""

@@ -17,7 +17,7 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Vict
 
 _Entry = tuple[tuple[float, ...], int, Unit]
 """The sort key of a unit, its position in the order of listing, and the unit."""
-_Heaps = dict[tuple[Account | None, int, bool], list[_Entry]]
+_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Entry]]
 """Heaps by account, GPUs that go, and whether these are only held: `Victims.may_go` has one answer for all units of a
 heap.
 """
@@ -53,7 +53,8 @@ class Offers:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            heap = heaps.setdefault((unit.entry.account, unit.gpus, unit.cost is Cost.HELD), [])
+            kind = unit.cost is Cost.HELD, unit.cost is Cost.JOB
+            heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:

@@ -151,7 +151,8 @@ class Victims:
         """Whether the taker may take the unit after what it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
             return True
-        return taking.may(unit.entry.account, unit.gpus, held=unit.cost is Cost.HELD)
+        held, ends_job = unit.cost is Cost.HELD, unit.cost is Cost.JOB
+        return taking.may(unit.entry.account, unit.gpus, held=held, ends_job=ends_job)
 
     def _in_team(self, entry: JobEntry) -> bool:
         return entry.team == self._taker.team

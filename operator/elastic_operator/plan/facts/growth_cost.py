@@ -1,0 +1,41 @@
+"""The work that growth costs a job which goes back to its last checkpoint with each change of size (148).
+
+These are all scripts in Torchrun mode, and in Elastic mode those that neither use the library nor name their
+checkpoints (62). Such a job grows less often, and by more at a time. Growth gains the time until the next change, on
+the new GPUs. Nobody knows how long that is; the best guess is as long as the job has had its present size. Growth
+costs the work of all GPUs that the job has.
+"""
+
+from __future__ import annotations
+
+from elastic_operator.api.job import JobSpec
+from elastic_operator.api.status import JobStatus
+
+WORK_SECONDS = 1800.0
+"""Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as
+it grows, more when the GPUs are taken back, and both times it starts again.
+"""
+LONGEST_SECONDS = 7200.0
+"""After this time without a change it takes whatever there is, so no GPU stays idle for good."""
+
+
+def growth_cost(spec: JobSpec, status: JobStatus) -> float:
+    """Seconds of all its work that growth costs the job; 0 where it costs nothing, or the job does not wait.
+
+    A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. The first
+    growth after a start waits for nothing.
+    """
+    if spec.is_elastic and (spec.elasticity.checkpoint_path or _uses_library(status)):
+        return 0.0
+    if not spec.elasticity.scale_up_delay_seconds:
+        return 0.0
+    return WORK_SECONDS if any(0 < change.from_ < change.to for change in status.history) else 0.0
+
+
+def worth_it_after(cost: float, size: int, larger: int) -> float:
+    """Seconds for which the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
+    return min(LONGEST_SECONDS, cost * size / (larger - size))
+
+
+def _uses_library(status: JobStatus) -> bool:
+    return status.training is not None and status.training.samples_seen is not None

@@ -1,0 +1,61 @@
+"""A job that is to have as many pods as before keeps its own; whoever took their room gets the new places (149)."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.facts.snapshot import Brakes, Taker
+from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.quota.cases import Case, came_out, on
+
+TWO_GPUS = make_shape(2)
+NODES = (make_node("n1", 4), make_node("n2", 8))
+TEAMS = (make_team("a", 2), make_team("b"), make_team("c"))
+OF_C = make_job("c", 1, 8, team="c", on=on("n2", 8))
+"""Far beyond the share of its team, but two of its pods make room for one of two GPUs."""
+JOBS = (make_job("a", team="a", shape=TWO_GPUS), make_job("b", 1, 2, team="b", on="n1 n1", shape=TWO_GPUS), OF_C)
+
+CASES = {
+    "a worker stays where its job would get another one elsewhere": Case(
+        NODES, TEAMS, JOBS, {"a": "~m0@n2", "b": "m0 w0", "c": "m0 w0 w1 w2 w3 w4 -w6 -w5"}
+    ),
+    "a master stays where its job would start again elsewhere": Case(
+        (make_node("n1", 3), NODES[1]),
+        (make_team("a"), make_team("b")),
+        (
+            make_job("a", 1, 4, team="a", on="n1 n1"),
+            make_job("x", team="b", on="n1"),
+            make_job("y", 1, 2, team="b", on="n2 n2", shape=make_shape(4)),
+        ),
+        {"a": "m0 w0 ~w1@n2 ~w2@n2", "x": "m0", "y": "m0 -w0"},
+    ),
+    "it moves where the taker can go nowhere else": Case(
+        (make_node("n1", 4, labels={"kind": "big"}), NODES[1]),
+        TEAMS,
+        (make_job("a", team="a", shape=make_shape(2, node_selector={"kind": "big"})), *JOBS[1:]),
+        {"a": "~m0@n1", "b": "m0 ~w1@n2 -w0", "c": "m0 w0 w1 w2 w3 w4 -w6 -w5"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fact", CASES)
+def test_move(fact):
+    assert came_out(CASES[fact]) == CASES[fact].expected
+
+
+def decided(**more):
+    return allocate(make_snapshot(NODES, JOBS, teams=TEAMS, **more))
+
+
+def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
+    allocation = decided()
+    assert allocation.taken == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
+    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == (("a/a",), ("c/c",), ())
+
+
+def test_it_moves_where_a_brake_lets_fewer_pods_go_for_the_taker():
+    allocation = decided(brakes=Brakes(for_one=1))
+    assert allocation["b"].release == ("b-w0",)
+    assert allocation["c"].release == ()
+    assert {taker.team for taker in allocation.taken.values()} == {"a"}
