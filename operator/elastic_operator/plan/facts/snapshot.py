@@ -117,9 +117,10 @@ class JobDemand:
     `sizes` are the allowed sizes in pods, ascending; empty for a job that gets no new pods. `holds_place` is True for a
     job that runs, or is between two incarnations: it is served with the running jobs of its priority. `free_up_to` is
     the size up to which growth is never delayed (its last granted size, or any size after an edit). Larger sizes wait
-    until `grow_after`; that is later for a job that `loses_work` with each change (62). Sizes of `failed_size` or more
-    wait until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a
-    job that must have no pods (suspended, ended, invalid).
+    until `grow_after`. If growth costs the job work, they wait until it is worth that: `growth_cost` is the cost, in
+    seconds of work of all its GPUs, and `changed_at` its last change of size (148). Sizes of `failed_size` or more wait
+    until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a job
+    that must have no pods (suspended, ended, invalid).
 
     `flavor` is the kind of GPU it uses, "" if it asks for none. If that is not clear, `flavor_problem` says why in
     words, and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and loses no
