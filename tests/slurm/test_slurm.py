@@ -62,10 +62,12 @@ def site(tmp_path):
 
 
 class Account(LibraryJob):
-    """What the processes of `tests/worker/job/library.py` wrote down in `folder`."""
+    """What the processes of `tests/worker/job/library.py` wrote down in `folder`; Slurm starts them, so there are no
+    pods of a LocalJob to set up."""
 
     def __init__(self, site):
-        self.folder, self.report = site.folder / "account", site.slurm.report
+        self.folder = self.notes = site.folder / "account"
+        self.report = site.slurm.report
         self.folder.mkdir()
 
     def wait(self, what, look, *, seconds=SECONDS):
