@@ -68,6 +68,9 @@ bench-reclaim: venv ## How fast a team gets back what 1,000 jobs on 4,000 GPUs b
 bench-allocate: venv ## How long one decision about 4,000 GPUs and 1,000 jobs takes; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.allocate $(ARGS)
 
+bench-scale: venv ## How fast hundreds of jobs start at once, beside a plain client, and how it grows; ARGS="--help" for options
+	@$(RUN) python -m benchmarks.scale $(ARGS)
+
 bench-passes: venv ## What passes cost with 5,000 queued jobs, 5,000 waiting pods, 1,000 large pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.passes $(ARGS)
 
@@ -136,4 +139,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-policy bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-policy bench-scale bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

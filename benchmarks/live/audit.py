@@ -14,7 +14,7 @@ SUCCESS = range(200, 300)
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write that the API server accepted. Times are seconds since 1970, to the microsecond.
+    """A request to the API server, for most benchmarks a write. Times are seconds since 1970, to the microsecond.
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
     `ready_replicas` is what a job's status was set to, None if the write left it alone.
@@ -30,28 +30,42 @@ class Write:
 
 @dataclass(slots=True)
 class AuditLog:
-    """The log of one API server, read on as it grows."""
+    """The log of one API server, read on as it grows.
+
+    `requests` are all of which the policy tells, in the order of their answers, those that were refused too.
+    """
 
     file: Path
     writes: list[Write] = field(default_factory=list)
+    requests: list[Write] = field(default_factory=list)
     _offset: int = 0
 
     def read(self) -> list[Write]:
-        """All writes until now, in the order of their answers."""
+        """All that was accepted until now, in the order of the answers."""
         with self.file.open("rb") as log:
             log.seek(self._offset)
             lines = log.read().split(b"\n")
         self._offset += sum(len(line) + 1 for line in lines[:-1])  # a line that is not whole yet is read next time
-        found = [write_of(json.loads(line)) for line in lines[:-1]]
-        self.writes += [write for write in found if write is not None]
-        self.writes.sort(key=lambda write: write.done)
+        for event in map(json.loads, lines[:-1]):
+            asked = request_of(event)
+            if asked is not None:
+                self.requests.append(asked)
+                if event["responseStatus"]["code"] in SUCCESS:
+                    self.writes.append(asked)
+        for found in (self.writes, self.requests):
+            found.sort(key=lambda each: each.done)
         return self.writes
 
 
 def write_of(event: Mapping[str, Any]) -> Write | None:
     """The write an audit event tells of; None for one that was refused, or that is about no object."""
+    return request_of(event) if event["responseStatus"]["code"] in SUCCESS else None
+
+
+def request_of(event: Mapping[str, Any]) -> Write | None:
+    """The request an audit event tells of, whatever the answer; None for one that is about no object."""
     target = event.get("objectRef")
-    if target is None or event["responseStatus"]["code"] not in SUCCESS:
+    if target is None:
         return None
     resource = "/".join(part for part in (target["resource"], target.get("subresource")) if part)
     status = (event.get("requestObject") or {}).get("status") or {}

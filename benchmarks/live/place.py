@@ -65,9 +65,9 @@ class Place:
         """POST; BenchError if it is refused."""
         _accepted(self.http.post(path, json=body))
 
-    def create_all(self, requests: Sequence[tuple[str, Body]]) -> None:
+    def create_all(self, requests: Sequence[tuple[str, Body]], *, at_once: int = PARALLEL_REQUESTS) -> None:
         """Many, each with its collection, a few at a time."""
-        with ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
+        with ThreadPoolExecutor(at_once) as pool:
             list(pool.map(lambda request: self.create(*request), requests))
 
     def create_namespace(self, name: str) -> None:

@@ -1,0 +1,119 @@
+"""`python -m benchmarks.scale`: bring everything up, measure, take everything down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.live.operators import operators, unchanged_passes
+from benchmarks.live.place import Place, standing
+from benchmarks.scale import fill, plain, plot, report, single, takeover
+from benchmarks.scale.plain import Objects
+from benchmarks.scale.report import Crowd, Figures
+from benchmarks.scale.scenario import GPUS_PER_NODE, NAMESPACE, Scenario
+from benchmarks.torch.report import renew
+from devcluster import cache, command_line
+from devcluster.progress import Progress
+
+POLICY = Path(__file__).parent / "audit-policy.yaml"
+PICTURE = "performance.svg"
+SCHEDULER_FLAGS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def scale(
+    name: Annotated[str, typer.Option(help="The cluster's name; it is made for this and taken down.")] = "bench",
+    jobs: Annotated[
+        int, typer.Option(help="Jobs created at once; a quarter, half and twice as many are measured, too.")
+    ] = 200,
+    size: Annotated[int, typer.Option(help="Pods of each job, with one GPU each.")] = 4,
+    tries: Annotated[int, typer.Option(help="Tries of each single change.")] = 20,
+    replicas: Annotated[int, typer.Option(help="Operators; one leads.", min=2)] = 2,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
+    page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
+) -> None:
+    """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
+    progress = Progress()
+    plan = Scenario(jobs=jobs, size=size, tries=tries)
+    figures = run(plan, name=name, replicas=replicas, keep=keep, progress=progress)
+    told = report.markdown(figures)
+    picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
+    picture.write_text(plot.svg_of(figures))
+    if page:
+        renew(page, told, begin=report.RENEWED_BY)
+    progress.say(f"as a picture: {picture}")
+    print(told)
+    print(report.line(figures), flush=True)
+
+
+def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progress) -> Figures:
+    """Everything, in a cluster of that name; BenchError if it does not come about."""
+    with standing(
+        name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
+    ) as place:
+        place.cluster.add_fake_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
+        place.create_namespace(NAMESPACE)
+        return measure(place, plan, replicas, progress)
+
+
+def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
+    """The crowds from the smallest to the largest; the operator's end and start; then the plain client, without it."""
+    load = os.getloadavg()[0]
+    crowds = []
+    objects: dict[str, Objects] = {}
+    for jobs in plan.crowds:
+        crowds.append(_crowd(place, plan, jobs, progress))
+        if jobs == plan.jobs:
+            objects = plain.recorded(place)
+        if jobs != plan.crowds[-1]:
+            fill.clear(place)
+    *_, one, two, three = plan.names(plan.crowds[-1])
+    with progress.step("the leader is killed"):
+        killed = takeover.after_kill(place, one)
+        takeover.until_steady(place, replicas)
+    with progress.step("the leader is stopped"):
+        stopped = takeover.after_stop(place, two)
+        takeover.until_steady(place, replicas)
+    with progress.step("an operator starts"):
+        started = takeover.after_start(place, three)
+    with progress.step("all jobs and the operator go"):
+        fill.clear(place)
+        takeover.stop(place)
+    with progress.step(f"{plan.jobs} jobs and all that belongs to them, by a plain client"):
+        same_objects = plain.same_objects(place, plan, objects)
+        fill.clear(place)
+    with progress.step("only the pods, by a plain client"):
+        pods_only = plain.pods_only(place, plan, objects)
+    with progress.step(f"{plan.tries} of those pods are lost, and a bare client posts them again"):
+        bare_lost = single.by_bare_client(place, objects, plan.names(plan.jobs)[: plan.tries])
+    return Figures(
+        crowds=crowds,
+        main=plan.jobs,
+        same_objects=same_objects,
+        pods_only=pods_only,
+        bare_lost=bare_lost,
+        killed_s=killed,
+        stopped_s=stopped,
+        start_s=started,
+        load=load,
+    )
+
+
+def _crowd(place: Place, plan: Scenario, jobs: int, progress: Progress) -> Crowd:
+    leader, names = operators(place)[0], plan.names(jobs)
+    with progress.step(f"{jobs} jobs of {plan.size} pods at once"):
+        filled = fill.by_operator(place, plan, jobs, leader)
+    with progress.step(f"{plan.tries} of them lose a worker, and change without effect"):
+        lost = single.by_operator(place, names[: plan.tries])
+        place.quiet()
+        unchanged = unchanged_passes(place, leader, jobs=[(NAMESPACE, name) for name in names[: plan.tries]])
+    return Crowd(fill=filled, lost=lost, unchanged=unchanged)
+
+
+if __name__ == "__main__":
+    command_line.run(app, program="bench")

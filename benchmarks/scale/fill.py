@@ -1,0 +1,130 @@
+"""A crowd of jobs is created at once; how long until all their pods are there and ready, and what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from benchmarks.live.audit import Write
+from benchmarks.live.operators import Operator
+from benchmarks.live.place import OPERATOR, Place, jobs_of, pods_of
+from benchmarks.react.latencies import CREATE, JOB_STATUS, POD_READY, status_lags
+from benchmarks.scale.scenario import NAMESPACE, Scenario
+from elastic_operator.build.names import parse_pod_name
+
+REQUESTS_AT_ONCE = 16
+FILL_SECONDS = 900.0
+LOOK_SECONDS = 1.0
+"""All moments come from the log: looking more often would only take CPU from what is measured."""
+JOBS, PODS = jobs_of(NAMESPACE), pods_of(NAMESPACE)
+CREATE_JOB = "create elasticpytorchjobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """When the pods of a crowd were created and were ready, in seconds since its first job arrived, in order."""
+
+    created: Sequence[float]
+    ready: Sequence[float]
+
+    @property
+    def created_seconds(self) -> float:
+        """Until the last pod was created."""
+        return self.created[-1]
+
+    @property
+    def running_seconds(self) -> float:
+        """Until the last pod was ready."""
+        return self.ready[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A crowd that the operator started. `lags`: until a job's status counted a ready pod, in seconds.
+
+    `requests` are all of the operator's while it did, and `statuses` those of them that wrote a job's status.
+    """
+
+    jobs: int
+    curve: Curve
+    lags: Sequence[float]
+    requests: int
+    statuses: int
+    operator_cpu_seconds: float
+    resident_megabytes: float
+
+    @property
+    def requests_per_pod(self) -> float:
+        """Of the operator."""
+        return self.requests / len(self.curve.created)
+
+    @property
+    def statuses_per_job(self) -> float:
+        """From creation until all pods were ready."""
+        return self.statuses / self.jobs
+
+
+def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0) -> Curve:
+    """Of the pods of these jobs since that moment, each of which was created once."""
+    names = frozenset(jobs)
+    created: list[float] = []
+    ready: dict[str, float] = {}
+    begun = float("inf")
+    for write in writes:
+        if write.received < since:
+            continue
+        if write.what == CREATE_JOB and write.name in names:
+            begun = min(begun, write.received)
+        elif write.what in {CREATE, POD_READY} and _job_of(write.name) in names:
+            begun = min(begun, write.received)
+            if write.what == CREATE:
+                created.append(write.done)
+            else:
+                ready.setdefault(write.name, write.done)
+    return Curve([at - begun for at in created], sorted(at - begun for at in ready.values()))
+
+
+def _job_of(pod: str) -> str:
+    job = pod.rsplit("-", 2)[0]
+    return job if parse_pod_name(job, pod) else ""
+
+
+def by_operator(place: Place, plan: Scenario, jobs: int, leader: Operator) -> Fill:
+    """Create the crowd and wait until all of it runs, each job in full; it is left standing."""
+    place.quiet()
+    names = plan.names(jobs)
+    since, cpu = place.now(), leader.cpu_seconds()
+    place.create_all([(JOBS, plan.job(name)) for name in names], at_once=REQUESTS_AT_ONCE)
+    made = until_ready(place, names, jobs * plan.size, since=since)
+    used = leader.cpu_seconds() - cpu
+    place.quiet()
+    until = since + made.running_seconds
+    asked = [each for each in place.audit.requests if each.user == OPERATOR and since <= each.received <= until]
+    return Fill(
+        jobs=jobs,
+        curve=made,
+        lags=status_lags(place.audit.writes, names),
+        requests=len(asked),
+        statuses=sum(each.what == JOB_STATUS for each in asked),
+        operator_cpu_seconds=used,
+        resident_megabytes=leader.resident_megabytes(),
+    )
+
+
+def until_ready(place: Place, jobs: Collection[str], pods: int, *, since: float) -> Curve:
+    """Until so many pods of these jobs, all created since that moment, are ready; how they came."""
+
+    def look() -> Curve | None:
+        made = curve(place.audit.read(), jobs, since=since)
+        return made if len(made.ready) >= pods else None
+
+    return place.until(f"{pods} pods to be ready", look, seconds=FILL_SECONDS, pause=LOOK_SECONDS)
+
+
+def clear(place: Place) -> None:
+    """All jobs go, and all pods."""
+    place.delete(JOBS)
+    place.delete(PODS)
+    place.until("the end of all jobs", lambda: not place.items(JOBS), seconds=FILL_SECONDS, pause=1.0)
+    place.until("the end of all pods", lambda: not place.items(PODS), seconds=FILL_SECONDS, pause=1.0)
+    place.quiet()

@@ -1,0 +1,117 @@
+"""A plain client in the operator's place: it decides nothing and watches nothing, and writes objects that are given.
+
+It acts in the name of the operator's account, as nobody else may make pods of a job.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from benchmarks.live.errors import BenchError
+from benchmarks.live.place import MERGE, NAMESPACES, OPERATOR, Body, Place
+from benchmarks.scale.fill import JOBS, PODS, REQUESTS_AT_ONCE, Curve, until_ready
+from benchmarks.scale.scenario import NAMESPACE, Scenario
+from elastic_worker.contract import LABEL_JOB_NAME
+
+AS_OPERATOR = {"Impersonate-User": OPERATOR}
+OF_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "deletionTimestamp")
+CLUSTER_OF_SERVICE = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+COLLECTIONS = {
+    "secrets": f"{NAMESPACES}/{NAMESPACE}/secrets",
+    "services": f"{NAMESPACES}/{NAMESPACE}/services",
+    "endpointslices": f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
+    "networkpolicies": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
+    "pods": PODS,
+}
+"""Of all that the operator creates for a job, in the order in which the plain client does."""
+
+
+@dataclass(slots=True)
+class Objects:
+    """What one job consists of beside itself: collection and body of each object, the pods last; and its status."""
+
+    status: Body
+    others: list[tuple[str, Body]] = field(default_factory=list)
+    pods: list[tuple[str, Body]] = field(default_factory=list)
+
+
+def recorded(place: Place) -> dict[str, Objects]:
+    """The objects of each job that stands, as their writer sent them."""
+    found = {job["metadata"]["name"]: Objects(job["status"]) for job in place.items(JOBS)}
+    for name, path in COLLECTIONS.items():
+        for body in place.items(path):
+            job = body["metadata"].get("labels", {}).get(LABEL_JOB_NAME)
+            if job in found:
+                (found[job].pods if path == PODS else found[job].others).append((path, _as_sent(name, body)))
+    return found
+
+
+def _as_sent(collection: str, body: Body) -> Body:
+    """Without what the API server and the scheduler put into it."""
+    sent = copy.deepcopy(body)
+    sent.pop("status", None)
+    for key in OF_SERVER:
+        sent["metadata"].pop(key, None)
+    if collection == "services" and sent["spec"].get("clusterIP") != "None":
+        for key in CLUSTER_OF_SERVICE:
+            sent["spec"].pop(key, None)
+    if collection == "pods":
+        sent["spec"].pop("nodeName", None)
+        sent["spec"].pop("priority", None)
+        sent["spec"].pop("preemptionPolicy", None)
+    return sent
+
+
+def same_objects(place: Place, plan: Scenario, objects: dict[str, Objects]) -> Curve:
+    """Each job, what belongs to it, its pods, and one status, as fast as it goes. All is left standing."""
+
+    def write(name: str) -> None:
+        uid = _created(place, JOBS, plan.job(name), headers={})["metadata"]["uid"]
+        mine = objects[name]
+        for path, body in (*mine.others, *mine.pods):
+            for owner in body["metadata"].get("ownerReferences", ()):
+                owner["uid"] = uid
+            _created(place, path, body, headers=AS_OPERATOR)
+        answer = place.http.patch(
+            f"{JOBS}/{name}/status", headers={**MERGE, **AS_OPERATOR}, json={"status": mine.status}
+        )
+        if not answer.is_success:
+            raise BenchError(f"the status of job {name}: {answer.text[:500]}")
+
+    return _measured(place, plan, list(objects), write)
+
+
+def pods_only(place: Place, plan: Scenario, objects: dict[str, Objects]) -> Curve:
+    """Nothing but the pods, as pods of nobody. The first of each job's pods counts as the job's own arrival."""
+
+    def write(name: str) -> None:
+        for path, body in objects[name].pods:
+            _created(place, path, of_nobody(body), headers={})
+
+    return _measured(place, plan, list(objects), write)
+
+
+def _measured(place: Place, plan: Scenario, jobs: list[str], write: Callable[[str], None]) -> Curve:
+    place.quiet()
+    since = place.now()
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        list(pool.map(write, jobs))
+    return until_ready(place, jobs, len(jobs) * plan.size, since=since)
+
+
+def of_nobody(body: Body) -> Body:
+    """Others may not make pods that claim to be a job's."""
+    meta = {"name": body["metadata"]["name"]}
+    spec = {key: value for key, value in body["spec"].items() if key != "priorityClassName"}
+    return {"metadata": meta, "spec": spec}
+
+
+def _created(place: Place, path: str, body: Body, *, headers: dict[str, str]) -> Body:
+    answer = place.http.post(path, json=body, headers=headers)
+    if not answer.is_success:
+        raise BenchError(f"POST {path}: {answer.text[:500]}")
+    made: Body = answer.json()
+    return made

@@ -1,0 +1,68 @@
+"""What the cluster is filled with, as plain data: elastic jobs that are all created at once, in four sizes of crowd."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from benchmarks.live.errors import BenchError
+from benchmarks.live.place import Body
+
+NAMESPACE = "scale"
+GPU = "nvidia.com/gpu"
+GPUS_PER_NODE = 8
+SHARES = (0.25, 0.5, 1.0, 2.0)
+"""Of the jobs that are asked for: how anything grows with them is read from these."""
+SPARE = 1.1
+"""Nodes are so many times those that the jobs fill: kube-scheduler's search for the last place is not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`jobs` jobs of `size` pods with one GPU each; `tries` of each single change."""
+
+    jobs: int = 200
+    size: int = 4
+    tries: int = 20
+
+    def __post_init__(self) -> None:
+        if self.jobs < 4 or self.jobs % 4:
+            raise BenchError(f"jobs={self.jobs}: write a multiple of 4, as a quarter of them is measured, too")
+        if self.size < 2:
+            raise BenchError(f"size={self.size}: write at least 2, as workers are lost")
+        if not 1 <= self.tries <= self.jobs // 4:
+            raise BenchError(f"tries={self.tries}: write 1 to {self.jobs // 4}, a quarter of the jobs")
+
+    @property
+    def crowds(self) -> list[int]:
+        """Jobs that are created at once, crowd by crowd."""
+        return [int(self.jobs * share) for share in SHARES]
+
+    @property
+    def nodes(self) -> int:
+        """So many that the largest crowd runs in full."""
+        return math.ceil(max(self.crowds) * self.size / GPUS_PER_NODE * SPARE)
+
+    def names(self, jobs: int) -> list[str]:
+        """The jobs of the crowd of so many; no two crowds share a name."""
+        return [f"of{jobs}-{number}" for number in range(jobs)]
+
+    def job(self, name: str) -> Body:
+        """One job, which may have one to `size` pods."""
+        container = {
+            "name": "pytorch",
+            "image": "local/none:1",
+            "args": ["train.py"],
+            "resources": {"limits": {GPU: 1}},
+        }
+        return {
+            "apiVersion": "elastic-pytorch.dev/v1beta1",
+            "kind": "ElasticPyTorchJob",
+            "metadata": {"name": name},
+            "spec": {
+                "minReplicas": 1,
+                "maxReplicas": self.size,
+                "elasticity": {"scaleUpDelaySeconds": 0},
+                "template": {"spec": {"containers": [container]}},
+            },
+        }
