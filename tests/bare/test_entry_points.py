@@ -21,6 +21,7 @@ COMMANDS = (
     "make release VERSION=1.2.3",
     "make bench-react",
     "make bench-reclaim",
+    "make bench-scale",
     "make bench-rescale",
     "make bench-overhead",
     "make bench-torch",

@@ -1,0 +1,47 @@
+"""The whole benchmark of crowds, with few jobs: all that is started is started by both, and everything is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.scale.__main__ import run
+from benchmarks.scale.scenario import Scenario
+from devcluster.progress import Progress
+
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
+SMALL = Scenario(jobs=8, size=3, tries=2)
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return run(SMALL, name="benchtest", replicas=2, keep=False, progress=Progress(quiet=True))
+
+
+def test_each_crowd_is_created_and_ready_in_full(figures):
+    counted = [(len(crowd.fill.curve.created), len(crowd.fill.curve.ready)) for crowd in figures.crowds]
+    assert counted == [(jobs * SMALL.size, jobs * SMALL.size) for jobs in SMALL.crowds]
+    assert [len(crowd.lost) for crowd in figures.crowds] == [SMALL.tries] * len(SMALL.crowds)
+
+
+def test_every_ready_pod_is_counted_by_its_jobs_status(figures):
+    assert [len(crowd.fill.lags) for crowd in figures.crowds] == [jobs * SMALL.size for jobs in SMALL.crowds]
+
+
+def test_a_start_costs_few_requests(figures):
+    """A pod, and of each job a Service, an EndpointSlice, an event and few statuses."""
+    for crowd in figures.crowds:
+        assert 1.0 < crowd.fill.requests_per_pod < 4.0
+        assert 1.0 <= crowd.fill.statuses_per_job < 5.0
+
+
+def test_the_plain_client_writes_as_many_pods(figures):
+    pods = SMALL.jobs * SMALL.size
+    for made in (figures.same_objects, figures.pods_only):
+        assert (len(made.created), len(made.ready)) == (pods, pods)
+    assert len(figures.bare_lost) == SMALL.tries
+
+
+def test_every_figure_of_the_last_line_was_measured(figures):
+    told = figures.summary()
+    assert all(value > 0 for name, value in figures.ratios().items() if not name.endswith("exponent")), told
+    assert min(figures.killed_s, figures.stopped_s, figures.start_s) > 0
