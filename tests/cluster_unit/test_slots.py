@@ -6,20 +6,21 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.slots import Slots
+from elastic_operator.cluster.slots import Rank, Slots
 
 
-async def one(slots: Slots, name: str, done: list[str], *, urgent: bool = False) -> None:
-    async with slots.slot(urgent=urgent):
+async def one(slots: Slots, name: str, done: list[str], *, rank: Rank = Rank.CHANGE) -> None:
+    async with slots.slot(rank):
         await asyncio.sleep(0)
         done.append(name)
 
 
-async def test_urgent_ones_go_before_all_others_that_wait_and_each_kind_in_order():
+async def test_deletions_go_first_and_creations_last_and_each_kind_in_order():
     slots, done = Slots(1), []
-    names = [("a", False), ("b", False), ("c", True), ("d", False), ("e", True)]
-    await asyncio.gather(*(one(slots, name, done, urgent=urgent) for name, urgent in names))
-    assert done == ["a", "c", "e", "b", "d"]
+    create, change, delete = Rank.CREATE, Rank.CHANGE, Rank.DELETE
+    names = {"a": create, "b": create, "c": change, "d": delete, "e": create, "f": change, "g": delete}
+    await asyncio.gather(*(one(slots, name, done, rank=rank) for name, rank in names.items()))
+    assert done == ["a", "d", "g", "c", "f", "b", "e"]
 
 
 async def test_no_more_hold_a_slot_than_there_are():
@@ -27,7 +28,7 @@ async def test_no_more_hold_a_slot_than_there_are():
 
     async def hold() -> None:
         nonlocal held, most
-        async with slots.slot(urgent=False):
+        async with slots.slot(Rank.CHANGE):
             held += 1
             most = max(most, held)
             await asyncio.sleep(0)
@@ -54,7 +55,7 @@ async def test_one_that_is_cancelled_keeps_no_slot(served):
 async def test_one_that_raises_gives_its_slot_back():
     slots, done = Slots(1), []
     with pytest.raises(ValueError, match="no"):
-        async with slots.slot(urgent=True):
+        async with slots.slot(Rank.DELETE):
             raise ValueError("no")
     await asyncio.wait_for(one(slots, "next", done), 1)
     assert done == ["next"]

@@ -26,7 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
-from elastic_operator.cluster.slots import Slots
+from elastic_operator.cluster.slots import Rank, Slots
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -69,6 +69,13 @@ class _Body(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
+def _rank(method: str, path: str) -> Rank:
+    """Which writes go first (147). A job's first EndpointSlice leads pods that stand to their master: a change."""
+    if method == "POST" and not path.endswith("/endpointslices"):
+        return Rank.CREATE
+    return Rank.DELETE if method == "DELETE" else Rank.CHANGE
+
+
 class Session:
     """Requests to one API server.
 
@@ -77,8 +84,8 @@ class Session:
         remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
             An attribute: the owner of the lease may set it after the session was made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once. Further ones wait, and deletions go first (147). More writes would not be
-            answered sooner, but run into their own time limit on a slow server (28).
+        max_writes: Writes under way at once. Further ones wait: deletions go first, creations last (147). More writes
+            would not be answered sooner, but run into their own time limit on a slow server (28).
         http: What carries the requests; by default connections over TCP.
     """
 
@@ -194,7 +201,7 @@ class Session:
         content_type: str = JSON,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self._writes.slot(urgent=method == "DELETE"):
+        async with self._writes.slot(_rank(method, path)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

@@ -1,4 +1,4 @@
-"""Limits the writes at once (28); of those that wait, deletions go first (147)."""
+"""Limits the writes at once (28); of those that wait, deletions go first, and what creates goes last (147)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from enum import IntEnum
+
+
+class Rank(IntEnum):
+    """Which of the writes that wait goes first: the lowest."""
+
+    DELETE = 0
+    CHANGE = 1
+    CREATE = 2
 
 
 class Slots:
-    """At most `count` holders at once. Those that wait get their turn in order, urgent ones before all others."""
+    """At most `count` holders at once. Those that wait get their turn by rank, and within a rank in order."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._urgent, self._others = deque[asyncio.Future[None]](), deque[asyncio.Future[None]]()
+        self._waiting = {rank: deque[asyncio.Future[None]]() for rank in Rank}
 
     @asynccontextmanager
-    async def slot(self, *, urgent: bool) -> AsyncIterator[None]:
+    async def slot(self, rank: Rank) -> AsyncIterator[None]:
         """Hold a slot, as soon as there is one."""
-        await self._take(self._urgent if urgent else self._others)
+        await self._take(self._waiting[rank])
         try:
             yield
         finally:
@@ -41,7 +50,7 @@ class Slots:
 
     def _give_back(self) -> None:
         """Give the slot to the next that waits; a cancelled one leaves its queue by itself."""
-        for queue in (self._urgent, self._others):
+        for queue in self._waiting.values():
             for turn in queue:
                 if not turn.done():
                     queue.remove(turn)
