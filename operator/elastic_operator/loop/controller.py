@@ -18,6 +18,7 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.loop import reconciler
+from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
@@ -31,14 +32,6 @@ log = logging.getLogger(__name__)
 
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync takes as many jobs at a time as a pass makes plans, so often."""
-
-
-STORM_SECONDS = 1.0
-"""Where passes have woken each other for so long, it is a storm: hundreds of jobs start, or give way."""
-STORM_REST = 4.0
-"""In a storm the next pass waits for so many times what the last one took. It then decides at once about all that has
-happened meanwhile, as a pass costs the same for one change of a job as for ten (156).
-"""
 
 
 class Controller:
@@ -69,7 +62,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
-        self._resync_at = self._calm_at = 0.0
+        self._resync_at, self._pace = 0.0, Pace()
         self._to_resync: list[str] = []
         self._reclaim_times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
@@ -91,11 +84,8 @@ class Controller:
                 started = time.monotonic()
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
-                await asyncio.sleep(took)
-                if not self._awake.is_set():
-                    self._calm_at = time.monotonic()
-                elif time.monotonic() - self._calm_at > STORM_SECONDS:
-                    await asyncio.sleep(STORM_REST * took)
+                await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
+                await asyncio.sleep(self._pace.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await self._sleep(wait)
         finally:
             await self.reconciler.stop()

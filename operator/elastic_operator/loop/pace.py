@@ -1,0 +1,33 @@
+"""How long the next pass waits for more to happen, where passes wake each other (156)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+STORM_SECONDS = 1.0
+"""Where passes have woken each other for so long, it is a storm: hundreds of jobs start, or give way. A reclaim of a
+few GPUs, a chain of five to ten passes, is over before.
+"""
+STORM_REST = 4.0
+MOST_REST_SECONDS = 0.1
+"""An owner of GPUs does not wait for longer than this at each step of a reclaim, however long passes take."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """Since when there is a storm; times are monotonic.
+
+    In a storm the next pass waits for four times what the last one took. It then decides at once about all that has
+    happened meanwhile, as a pass costs the same for one change of a job as for ten.
+    """
+
+    _calm_at: float = field(default_factory=time.monotonic)
+
+    def rest(self, took: float, *, woken: bool, now: float) -> float:
+        """Seconds to wait after a pass that took `took`; `woken`: the next one is due already."""
+        if not woken:
+            self._calm_at = now
+        if now - self._calm_at <= STORM_SECONDS:
+            return 0.0
+        return min(STORM_REST * took, MOST_REST_SECONDS)
