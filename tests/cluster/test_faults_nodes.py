@@ -11,6 +11,7 @@ from devcluster import images
 from devcluster.progress import Progress
 from elastic_operator.api.job import PLURAL
 from tests.cluster.harm import IMAGE, Shared
+from tests.cluster.lab import wait
 from tests.cluster.templates import command, job
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(400)]
@@ -88,7 +89,9 @@ def test_on_a_full_disk_pods_are_evicted_and_the_job_goes_on_elsewhere_until_the
     training.node().fill_disk()
     training.trains(1)
     training.node_says("DiskPressure", "True")
-    assert "The node was low on resource: ephemeral-storage" in lost(training)
+    # The others train on as soon as the kubelet tells the pod to end; the job says why once it has ended.
+    why = "The node was low on resource: ephemeral-storage"
+    wait("the loss in the job's history", lambda: why in lost(training))
     training.team.scale("toy", 1)  # a pod made before the node was known to be closed would wait for the scheduler
     training.team.wait_for("toy", "Running", pods=1)
     training.team.scale("toy", 2)
