@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.live.audit import Write
 from benchmarks.live.operators import Operator
-from benchmarks.live.place import OPERATOR, Place, jobs_of, pods_of
+from benchmarks.live.place import NAMESPACES, OPERATOR, Place, jobs_of, pods_of
 from benchmarks.react.latencies import CREATE, JOB_STATUS, POD_READY, status_lags
 from benchmarks.scale.scenario import NAMESPACE, Scenario
 from elastic_operator.build.names import parse_pod_name
@@ -17,6 +17,14 @@ FILL_SECONDS = 900.0
 LOOK_SECONDS = 1.0
 """All moments come from the log: looking more often would only take CPU from what is measured."""
 JOBS, PODS = jobs_of(NAMESPACE), pods_of(NAMESPACE)
+COLLECTIONS = {
+    "secrets": f"{NAMESPACES}/{NAMESPACE}/secrets",
+    "services": f"{NAMESPACES}/{NAMESPACE}/services",
+    "endpointslices": f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
+    "networkpolicies": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
+    "pods": PODS,
+}
+"""Of all that the operator creates for a job, in the order in which the plain client does."""
 CREATE_JOB = "create elasticpytorchjobs"
 
 
@@ -122,9 +130,12 @@ def until_ready(place: Place, jobs: Collection[str], pods: int, *, since: float)
 
 
 def clear(place: Place) -> None:
-    """All jobs go, and all pods."""
+    """All jobs go, and all that belongs to them: the garbage collector is not to work beside the next crowd."""
     place.delete(JOBS)
     place.delete(PODS)
-    place.until("the end of all jobs", lambda: not place.items(JOBS), seconds=FILL_SECONDS, pause=1.0)
-    place.until("the end of all pods", lambda: not place.items(PODS), seconds=FILL_SECONDS, pause=1.0)
+
+    def are_gone() -> bool:
+        return not any(place.items(path) for path in (JOBS, *COLLECTIONS.values()))
+
+    place.until("the end of all jobs and what belongs to them", are_gone, seconds=FILL_SECONDS, pause=1.0)
     place.quiet()

@@ -11,22 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from benchmarks.live.errors import BenchError
-from benchmarks.live.place import MERGE, NAMESPACES, OPERATOR, Body, Place
-from benchmarks.scale.fill import JOBS, PODS, REQUESTS_AT_ONCE, Curve, until_ready
-from benchmarks.scale.scenario import NAMESPACE, Scenario
+from benchmarks.live.place import MERGE, OPERATOR, Body, Place
+from benchmarks.scale.fill import COLLECTIONS, JOBS, PODS, REQUESTS_AT_ONCE, Curve, until_ready
+from benchmarks.scale.scenario import Scenario
 from elastic_worker.contract import LABEL_JOB_NAME
 
 AS_OPERATOR = {"Impersonate-User": OPERATOR}
 OF_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "deletionTimestamp")
 CLUSTER_OF_SERVICE = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-COLLECTIONS = {
-    "secrets": f"{NAMESPACES}/{NAMESPACE}/secrets",
-    "services": f"{NAMESPACES}/{NAMESPACE}/services",
-    "endpointslices": f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices",
-    "networkpolicies": f"/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies",
-    "pods": PODS,
-}
-"""Of all that the operator creates for a job, in the order in which the plain client does."""
 
 
 @dataclass(slots=True)
