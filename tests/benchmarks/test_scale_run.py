@@ -14,7 +14,7 @@ SMALL = Scenario(jobs=8, size=3, tries=2)
 
 @pytest.fixture(scope="module")
 def figures():
-    return run(SMALL, name="benchtest", replicas=2, keep=False, progress=Progress(quiet=True))
+    return run(SMALL, name="benchscale", replicas=2, keep=False, progress=Progress(quiet=True))
 
 
 def test_each_crowd_is_created_and_ready_in_full(figures):
