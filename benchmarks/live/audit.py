@@ -32,7 +32,7 @@ class Write:
 class AuditLog:
     """The log of one API server, read on as it grows.
 
-    `requests` are all of which the policy tells, in the order of their answers, those that were refused too.
+    `requests` are all of which the policy tells, those that were refused too.
     """
 
     file: Path
@@ -52,14 +52,8 @@ class AuditLog:
                 self.requests.append(asked)
                 if event["responseStatus"]["code"] in SUCCESS:
                     self.writes.append(asked)
-        for found in (self.writes, self.requests):
-            found.sort(key=lambda each: each.done)
+        self.writes.sort(key=lambda write: write.done)
         return self.writes
-
-
-def write_of(event: Mapping[str, Any]) -> Write | None:
-    """The write an audit event tells of; None for one that was refused, or that is about no object."""
-    return request_of(event) if event["responseStatus"]["code"] in SUCCESS else None
 
 
 def request_of(event: Mapping[str, Any]) -> Write | None:

@@ -7,7 +7,7 @@ one is given GPUs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,9 +61,10 @@ class Place:
     http: httpx.Client
     audit: AuditLog
 
-    def create(self, path: str, body: Body) -> None:
-        """POST; BenchError if it is refused."""
-        _accepted(self.http.post(path, json=body))
+    def create(self, path: str, body: Body, *, headers: Mapping[str, str] | None = None) -> Body:
+        """POST; the object as it was stored. BenchError if it is refused."""
+        made: Body = _accepted(self.http.post(path, json=body, headers=headers)).json()
+        return made
 
     def create_all(self, requests: Sequence[tuple[str, Body]], *, at_once: int = PARALLEL_REQUESTS) -> None:
         """Many, each with its collection, a few at a time."""
@@ -90,9 +91,9 @@ class Place:
         """A change that asks for nothing."""
         self.merge(f"{jobs_of(namespace)}/{name}", {"metadata": {"annotations": {"note": "touched"}}})
 
-    def merge(self, path: str, change: Body) -> None:
+    def merge(self, path: str, change: Body, *, headers: Mapping[str, str] | None = None) -> None:
         """PATCH; BenchError if it is refused."""
-        _accepted(self.http.patch(path, headers=MERGE, json=change))
+        _accepted(self.http.patch(path, headers={**MERGE, **(headers or {})}, json=change))
 
     def get(self, path: str) -> Body:
         """The object at `path`."""

@@ -16,14 +16,14 @@ ANSWER_SECONDS = 20.0
 def react(place: Place, plan: Scenario) -> list[Reaction]:
     """A foreign GPU pod goes: some job, all want it, gets a pod."""
     gone = partial(place.delete_pod, NAMESPACE)
-    return [_answer(place, DELETE, name, gone) for name in plan.foreign_pods[: plan.tries]]
+    return [answer(place, DELETE, name, gone) for name in plan.foreign_pods[: plan.tries]]
 
 
 def scale(place: Place, plan: Scenario) -> list[Reaction]:
     """A job with room beside it is scaled up: from the request to the last of its new pods."""
     wanted = plan.size + ADDED_BY_SCALE
     return [
-        _answer(place, SCALE, name, lambda job: pools.scale(place, job, wanted), pods=ADDED_BY_SCALE, job=name)
+        answer(place, SCALE, name, lambda job: pools.scale(place, job, wanted), pods=ADDED_BY_SCALE, job=name)
         for name in plan.roomy_jobs
     ]
 
@@ -33,12 +33,11 @@ def recreate(place: Place, plan: Scenario) -> list[Reaction]:
     # The jobs that have grown meanwhile are the first ones.
     jobs = plan.full_jobs[-plan.tries :]
     gone = partial(place.delete_pod, NAMESPACE)
-    return [_answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
+    return [answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
 
 
-def _answer(
-    place: Place, what: str, name: str, act: Callable[[str], None], *, pods: int = 1, job: str = ""
-) -> Reaction:
+def answer(place: Place, what: str, name: str, act: Callable[[str], None], *, pods: int = 1, job: str = "") -> Reaction:
+    """Do `act` to `name` in a quiet cluster; the operator's answer to that, its last one of `pods` new pods."""
     place.quiet()
     act(name)
     cause = place.last_write(what, name)

@@ -10,10 +10,11 @@ import typer
 
 from benchmarks.live.operators import operators, unchanged_passes
 from benchmarks.live.place import Place, standing
+from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import fill, plain, plot, report, single, takeover
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
-from benchmarks.scale.scenario import GPUS_PER_NODE, NAMESPACE, Scenario
+from benchmarks.scale.scenario import NAMESPACE, Scenario
 from benchmarks.torch.report import renew
 from devcluster import cache, command_line
 from devcluster.progress import Progress

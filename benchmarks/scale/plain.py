@@ -10,8 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from benchmarks.live.errors import BenchError
-from benchmarks.live.place import MERGE, OPERATOR, Body, Place
+from benchmarks.live.place import OPERATOR, Body, Place
 from benchmarks.scale.fill import COLLECTIONS, JOBS, PODS, REQUESTS_AT_ONCE, Curve, until_ready
 from benchmarks.scale.scenario import Scenario
 from elastic_worker.contract import LABEL_JOB_NAME
@@ -61,17 +60,13 @@ def same_objects(place: Place, plan: Scenario, objects: dict[str, Objects]) -> C
     """Each job, what belongs to it, its pods, and one status, as fast as it goes. All is left standing."""
 
     def write(name: str) -> None:
-        uid = _created(place, JOBS, plan.job(name), headers={})["metadata"]["uid"]
+        uid = place.create(JOBS, plan.job(name))["metadata"]["uid"]
         mine = objects[name]
         for path, body in (*mine.others, *mine.pods):
             for owner in body["metadata"].get("ownerReferences", ()):
                 owner["uid"] = uid
-            _created(place, path, body, headers=AS_OPERATOR)
-        answer = place.http.patch(
-            f"{JOBS}/{name}/status", headers={**MERGE, **AS_OPERATOR}, json={"status": mine.status}
-        )
-        if not answer.is_success:
-            raise BenchError(f"the status of job {name}: {answer.text[:500]}")
+            place.create(path, body, headers=AS_OPERATOR)
+        place.merge(f"{JOBS}/{name}/status", {"status": mine.status}, headers=AS_OPERATOR)
 
     return _measured(place, plan, list(objects), write)
 
@@ -81,7 +76,7 @@ def pods_only(place: Place, plan: Scenario, objects: dict[str, Objects]) -> Curv
 
     def write(name: str) -> None:
         for path, body in objects[name].pods:
-            _created(place, path, of_nobody(body), headers={})
+            place.create(path, of_nobody(body))
 
     return _measured(place, plan, list(objects), write)
 
@@ -99,11 +94,3 @@ def of_nobody(body: Body) -> Body:
     meta = {"name": body["metadata"]["name"]}
     spec = {key: value for key, value in body["spec"].items() if key != "priorityClassName"}
     return {"metadata": meta, "spec": spec}
-
-
-def _created(place: Place, path: str, body: Body, *, headers: dict[str, str]) -> Body:
-    answer = place.http.post(path, json=body, headers=headers)
-    if not answer.is_success:
-        raise BenchError(f"POST {path}: {answer.text[:500]}")
-    made: Body = answer.json()
-    return made

@@ -94,6 +94,7 @@ class Figures:
             f"start_s_{self.largest.pods}_pods": round(self.start_s, 2),
             "takeover_s": round(self.killed_s, 2),
             "takeover_after_stop_s": round(self.stopped_s, 2),
+            "load": round(self.load, 2),
             "ratios": {name: round(value, 3) for name, value in self.ratios().items()},
         }
 

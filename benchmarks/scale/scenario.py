@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import Body
+from benchmarks.reclaim.scenario import GPUS_PER_NODE
+from benchmarks.reclaim.scenario import job as elastic_job
 
 NAMESPACE = "scale"
-GPU = "nvidia.com/gpu"
-GPUS_PER_NODE = 8
 SHARES = (0.25, 0.5, 1.0, 2.0)
 """Of the jobs that are asked for: how anything grows with them is read from these."""
 SPARE = 1.1
@@ -49,20 +49,4 @@ class Scenario:
 
     def job(self, name: str) -> Body:
         """One job, which may have one to `size` pods."""
-        container = {
-            "name": "pytorch",
-            "image": "local/none:1",
-            "args": ["train.py"],
-            "resources": {"limits": {GPU: 1}},
-        }
-        return {
-            "apiVersion": "elastic-pytorch.dev/v1beta1",
-            "kind": "ElasticPyTorchJob",
-            "metadata": {"name": name},
-            "spec": {
-                "minReplicas": 1,
-                "maxReplicas": self.size,
-                "elasticity": {"scaleUpDelaySeconds": 0},
-                "template": {"spec": {"containers": [container]}},
-            },
-        }
+        return elastic_job(name, least=1, most=self.size)

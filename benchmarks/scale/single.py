@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from benchmarks.live.errors import BenchError
-from benchmarks.live.place import OPERATOR, Place
-from benchmarks.react.latencies import CREATE, DELETE, Reaction, reaction
+from benchmarks.live.place import Place
+from benchmarks.react.latencies import CREATE, DELETE, Reaction
+from benchmarks.react.tries import answer
 from benchmarks.scale.fill import PODS
 from benchmarks.scale.plain import Objects, of_nobody
 from benchmarks.scale.scenario import NAMESPACE
@@ -17,19 +19,8 @@ ANSWER_SECONDS = 60.0
 
 def by_operator(place: Place, jobs: Sequence[str]) -> list[Reaction]:
     """One worker of each of these jobs goes, one after the other: losses in a row are answered with patience."""
-    return [lost(place, job) for job in jobs]
-
-
-def lost(place: Place, job: str) -> Reaction:
-    """A worker of the job goes; the operator's answer."""
-    place.quiet()
-    place.delete_pod(NAMESPACE, f"{job}-worker-0")
-    cause = place.last_write(DELETE, f"{job}-worker-0")
-
-    def look() -> Reaction | None:
-        return reaction(place.audit.read(), cause, operator=OPERATOR, job=job)
-
-    return place.until(f"a successor of a worker of job {job}", look, seconds=ANSWER_SECONDS)
+    gone = partial(place.delete_pod, NAMESPACE)
+    return [answer(place, DELETE, f"{job}-worker-0", gone, job=job) for job in jobs]
 
 
 def by_bare_client(place: Place, objects: dict[str, Objects], jobs: Sequence[str]) -> list[Reaction]:
