@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.live.errors import BenchError
-from benchmarks.live.place import NAMESPACES, OPERATOR_NODE, Place
-from demo.install import NAMESPACE
+from benchmarks.live.place import NAMESPACES, OPERATOR_NODE, Place, pods_of
+from demo.install import NAMESPACE, RELEASE
 from devcluster import cgroups
 
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-operator"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 MEGABYTE = 1e6
 BETWEEN_CHANGES_SECONDS = 0.1
@@ -73,6 +74,12 @@ def operators(place: Place) -> list[Operator]:
     if sum(operator.leads for operator in found) != 1:
         raise BenchError(f"not one of the {len(found)} operators leads")
     return sorted(found, key=lambda operator: not operator.leads)
+
+
+def stop(place: Place) -> None:
+    """No operator any more."""
+    place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
+    place.until("the operators' end", lambda: not place.items(pods_of(NAMESPACE)), seconds=60)
 
 
 @dataclass(slots=True)

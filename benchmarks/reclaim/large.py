@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.live.operators import Operator, Timer
+from benchmarks.live.operators import Operator, Timer, stop
 from benchmarks.live.place import ELASTIC, Place, jobs_of, pods_of
 from benchmarks.reclaim import asking, scenario
 from benchmarks.reclaim.scenario import GANG, GPUS_PER_NODE, OWNER, Scenario
 from benchmarks.reclaim.stages import Request
-from demo import install
 from devcluster.progress import Progress, Step
 
 JOBS_AT_ONCE = 25
@@ -18,7 +17,6 @@ FILL_SECONDS = 300.0
 LOOK_SECONDS = 1.0
 PLAIN_REQUESTS = 16
 """A plain client has so many on their way at once."""
-OPERATORS = f"/apis/apps/v1/namespaces/{install.NAMESPACE}/deployments/{install.RELEASE}-operator"
 
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
@@ -86,8 +84,7 @@ def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:
         place.delete(f"{asking.BATCH_JOBS}/{GANG}", propagationPolicy="Background")
         _until_full(place, plan)
     with progress.step("the operator goes"):
-        place.merge(f"{OPERATORS}/scale", {"spec": {"replicas": 0}})
-        place.until("the operators' end", lambda: not place.items(pods_of(install.NAMESPACE)), seconds=60)
+        stop(place)
     victims = _pods_on_nodes(place, plan.gang)
 
     def delete_all() -> None:

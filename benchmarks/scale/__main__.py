@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.live.operators import operators, unchanged_passes
+from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import fill, plain, plot, report, single, takeover
@@ -84,7 +84,7 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         started = takeover.after_start(place, three)
     with progress.step("all jobs and the operator go"):
         fill.clear(place)
-        takeover.stop(place)
+        stop(place)
     with progress.step(f"{plan.jobs} jobs and all that belongs to them, by a plain client"):
         same_objects = plain.same_objects(place, plan, objects)
         fill.clear(place)

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.live.operators import TICKS_PER_SECOND, Operator, operators
-from benchmarks.live.place import NAMESPACES, Place, pods_of
+from benchmarks.live.operators import DEPLOYMENT, TICKS_PER_SECOND, Operator, operators, stop
+from benchmarks.live.place import NAMESPACES, Place
 from benchmarks.react.latencies import CREATE
 from benchmarks.scale.scenario import NAMESPACE
 from demo import install
 from elastic_operator.build.names import parse_pod_name
 
-DEPLOYMENT = f"/apis/apps/v1/namespaces/{install.NAMESPACE}/deployments/{install.RELEASE}-operator"
 STEADY_SECONDS = 120.0
 
 
@@ -39,13 +38,6 @@ def after_start(place: Place, job: str) -> float:
     place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": 1}})
     created = _created(place, job, since)
     return created - _started(operators(place)[0])
-
-
-def stop(place: Place) -> None:
-    """No operator any more."""
-    place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": 0}})
-    gone = pods_of(install.NAMESPACE)
-    place.until("the operators' end", lambda: not place.items(gone), seconds=60.0)
 
 
 def until_steady(place: Place, replicas: int) -> None:
