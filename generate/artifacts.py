@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastic_operator.api import crd
+from elastic_api import crd
 from generate import (
     alert_rules,
     dashboard,

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
-from elastic_operator.api.parse import parse_spec, parse_status
-from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry, Training
+from elastic_api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_api.parse import parse_spec, parse_status
+from elastic_api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry, Training
 from tests.api.jobs import make_job, make_template
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 from tests.apiserver.operators import eventually

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from elastic_operator.api.job import MAX_PROCESSES, MAX_REPLICAS
+from elastic_api.job import MAX_PROCESSES, MAX_REPLICAS
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_worker import contract
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, ConditionType
+from elastic_api.status import Change, ConditionType
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons

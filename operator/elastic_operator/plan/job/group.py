@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.api.status import Change, JobStatus, Training
-from elastic_operator.api.template import nproc_of
+from elastic_api.status import Change, JobStatus, Training
+from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
 from elastic_operator.plan.facts.roles import WORKER

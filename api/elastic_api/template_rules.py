@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from elastic_operator.api.invalid import FieldError, Path
-from elastic_operator.api.job import MAX_PROCESSES, JobSpec
-from elastic_operator.api.quantity import MAX, milli, units
-from elastic_operator.api.template import gpus_of, main_container
+from elastic_api.invalid import FieldError, Path
+from elastic_api.job import MAX_PROCESSES, JobSpec
+from elastic_api.quantity import MAX, milli, units
+from elastic_api.template import gpus_of, main_container
 from elastic_worker import contract
 
 RESERVED_BECAUSE = {

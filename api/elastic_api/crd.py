@@ -1,12 +1,12 @@
-"""All CustomResourceDefinitions, as YAML or as files: `python -m elastic_operator.api.crd FOLDER` writes those."""
+"""All CustomResourceDefinitions, as YAML or as files: `python -m elastic_api.crd FOLDER` writes those."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from elastic_operator.api.job_crd import JOB
-from elastic_operator.api.policy_crd import POLICY
+from elastic_api.job_crd import JOB
+from elastic_api.policy_crd import POLICY
 
 ALL = (JOB, POLICY)
 

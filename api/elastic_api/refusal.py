@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import shortened
-from elastic_operator.api.template import main_container
+from elastic_api.job import JobSpec
+from elastic_api.status import shortened
+from elastic_api.template import main_container
 from elastic_worker.contract import ROLE_MASTER
 
 _PREAMBLE = re.compile(

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from posixpath import basename
 from typing import Any
 
-from elastic_operator.api.invalid import FieldError, Path
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import main_container
-from elastic_operator.api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
+from elastic_api.invalid import FieldError, Path
+from elastic_api.job import JobSpec
+from elastic_api.template import main_container
+from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_worker import contract, flags
 from elastic_worker.flags import Option
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from elastic_operator.api.job import ApiModel
+from elastic_api.job import ApiModel
 
 
 class LabelSelector(ApiModel):

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from elastic_operator.api.job import API_VERSION, ApiModel
-from elastic_operator.api.status import MAX_CONDITIONS, Condition, StatusModel
+from elastic_api.job import API_VERSION, ApiModel
+from elastic_api.status import MAX_CONDITIONS, Condition, StatusModel
 
 KIND = "GPUQuotaPolicy"
 PLURAL = "gpuquotapolicies"

@@ -13,15 +13,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_operator.api import pod_types as pod_shape
-from elastic_operator.api.elastic import elastic_errors
-from elastic_operator.api.invalid import FieldError, InvalidSpecError, Path, field_errors
-from elastic_operator.api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
-from elastic_operator.api.launch_line import flags_not_used, launch_errors
-from elastic_operator.api.policy import PolicySpec
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import GPU_RESOURCES
-from elastic_operator.api.template_rules import role_errors, template_errors
+from elastic_api import pod_types as pod_shape
+from elastic_api.elastic import elastic_errors
+from elastic_api.invalid import FieldError, InvalidSpecError, Path, field_errors
+from elastic_api.job import NEEDS_PATH, SIGNAL_NEEDS_PATH, JobSpec
+from elastic_api.launch_line import flags_not_used, launch_errors
+from elastic_api.policy import PolicySpec
+from elastic_api.status import JobStatus
+from elastic_api.template import GPU_RESOURCES
+from elastic_api.template_rules import role_errors, template_errors
 
 MAX_DEPTH = 64
 """The deepest nesting of mappings and lists in a spec. A pod template needs fewer than 20; copying and

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import main_container
+from elastic_api.job import MAX_REPLICAS, JobSpec
+from elastic_api.template import main_container
 from elastic_worker.contract import ROLE_MASTER
 
 

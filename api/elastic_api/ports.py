@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
 FIRST_PORT, MOST_JOBS, PORTS_OF_A_JOB = 20_000, 2_000, 4

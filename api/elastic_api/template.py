@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.quantity import amount
+from elastic_api.job import JobSpec
+from elastic_api.quantity import amount
 from elastic_worker.contract import MAIN_CONTAINER
 
 GPU_RESOURCES = ("nvidia.com/gpu",)

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elastic_operator.api.invalid import FieldError, Path
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import main_container
+from elastic_api.invalid import FieldError, Path
+from elastic_api.job import JobSpec
+from elastic_api.template import main_container
 from elastic_worker import contract
 
 INJECT_CONTAINER = "elastic-pytorch-inject"

@@ -6,8 +6,8 @@ server sees: `plan/policies/resolve.py` settles it, with a condition.
 
 from __future__ import annotations
 
-from elastic_operator.api.definition import Definition, Rule
-from elastic_operator.api.policy import KIND, PLURAL, PolicySpec, PolicyStatus
+from elastic_api.definition import Definition, Rule
+from elastic_api.policy import KIND, PLURAL, PolicySpec, PolicyStatus
 
 _EXPRESSION = ("spec", "namespaceSelector", "matchExpressions", "[]")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from elastic_operator.api.quantity import MAX, REMEDY, QuantityError, milli, units
+from elastic_api.quantity import MAX, REMEDY, QuantityError, milli, units
 
 
 class Shape(BaseModel):

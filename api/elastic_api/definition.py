@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from elastic_operator.api.job import GROUP, VERSION
-from elastic_operator.api.schema import structural_schema
+from elastic_api.job import GROUP, VERSION
+from elastic_api.schema import structural_schema
 
-_HEADER = "# Generated from operator/elastic_operator/api by `make crds`; do not edit.\n"
+_HEADER = "# Generated from api/elastic_api by `make crds`; do not edit.\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ What stands inside the opaque pod templates is checked by `parse.py`.
 
 from __future__ import annotations
 
-from elastic_operator.api.definition import Definition, Rule
-from elastic_operator.api.job import (
+from elastic_api.definition import Definition, Rule
+from elastic_api.job import (
     FILE_NAME,
     KIND,
     MAX_NAME_LENGTH,
@@ -16,7 +16,7 @@ from elastic_operator.api.job import (
     SIGNAL_NEEDS_PATH,
     JobSpec,
 )
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 
 
 def _fixed_while_running(field: str, *, optional: bool = False) -> Rule:

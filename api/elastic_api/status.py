@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer
 
-from elastic_operator.api.job import ApiModel
+from elastic_api.job import ApiModel
 
 MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
