@@ -28,6 +28,7 @@ WORKDIR /src
 # What is installed changes seldom, the sources with every commit: two steps, so that the first stays cached.
 COPY pyproject.toml uv.lock ./
 COPY api/pyproject.toml api/
+COPY client/pyproject.toml client/
 COPY operator/pyproject.toml operator/
 COPY worker/pyproject.toml worker/
 RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-workspace --package elastic-pytorch-operator \
