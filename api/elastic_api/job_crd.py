@@ -152,8 +152,11 @@ COLUMNS = (
     {"name": "GPUs", "type": "integer", "jsonPath": ".status.gpus"},
     {"name": "Limited by", "type": "string", "jsonPath": '.status.conditions[?(@.type=="FullSize")].reason'},
     {"name": "Restarts", "type": "integer", "jsonPath": ".status.restarts"},
+    {"name": "Progress", "type": "integer", "jsonPath": ".status.training.progressPercentage"},
+    {"name": "ETA", "type": "string", "jsonPath": ".status.training.eta"},
     {"name": "World", "type": "integer", "jsonPath": ".status.worldSize", "priority": 1},
     {"name": "Step", "type": "integer", "jsonPath": ".status.training.step", "priority": 1},
+    {"name": "Loss", "type": "string", "jsonPath": '.status.training.metrics[?(@.name=="loss")].value', "priority": 1},
     {"name": "Goodput", "type": "number", "jsonPath": ".status.training.goodput", "priority": 1},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )

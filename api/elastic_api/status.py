@@ -18,6 +18,7 @@ MAX_LISTED_PODS = 64
 MAX_HISTORY = 20
 MAX_CONDITIONS = 20
 MAX_AVOIDED = 16
+MAX_METRICS = 16
 MAX_MESSAGE = 4096
 """Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
 stands in it several times: one that is larger than etcd takes would never be written."""
@@ -185,6 +186,13 @@ class AvoidedNode(StatusModel):
     reason: Text = Field(default="", description="What the kubelet said last.")
 
 
+class Metric(StatusModel):
+    """A metric of the training, as the script reports it."""
+
+    name: str = Field(description="Such as loss.")
+    value: str = Field(description="As the script wrote it.")
+
+
 class Training(StatusModel):
     """How far the training is, as the job's own master tells."""
 
@@ -201,6 +209,20 @@ class Training(StatusModel):
         default=None,
         description="Part of the time (0 to 1) in which steps were done that counted, since the master's first training"
         " process started, where the script uses the library.",
+    )
+    progress_percentage: int | None = Field(
+        default=None,
+        description="How much of the training is done (0 to 100), where the script reports it as to a TrainJob of"
+        " Kubeflow. Each Trainer of transformers does.",
+    )
+    estimated_remaining_seconds: int | None = Field(
+        default=None, description="How long the training takes from lastUpdatedTime on, as the script estimates it."
+    )
+    eta: str | None = Field(default=None, description="The same to be read by people, such as 3h20m.")
+    metrics: list[Metric] = Field(
+        default_factory=list,
+        max_length=MAX_METRICS,
+        description="Figures that the script reports, such as the loss; at most 16.",
     )
     last_updated_time: Time | None = Field(default=None, description="When the master told this.")
 
