@@ -1,0 +1,263 @@
+"""Puts documents on the screen: tables and paragraphs, coloured only on a terminal, or JSON, YAML and names.
+
+Where the output is no terminal, lines are neither wrapped nor cut, so that `grep` and `awk` see whole ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from elastic_api.job import GROUP
+from elastic_api.policy import FlavorAmounts
+from elastic_client.documents import (
+    CheckList,
+    Document,
+    EventList,
+    EventRow,
+    JobList,
+    JobReport,
+    JobRow,
+    QuotaList,
+    QuotaReport,
+    QuotaRow,
+)
+from elastic_client.words import age, counted, now, printable, sizes
+
+NOT_A_TERMINAL_COLUMNS = 100_000
+STYLES = {
+    "Running": "green",
+    "Succeeded": "green",
+    "ok": "green",
+    "Failed": "bold red",
+    "InvalidSpec": "bold red",
+    "InternalError": "bold red",
+    "not ok": "bold red",
+    "Degraded": "yellow",
+    "Restarting": "yellow",
+    "Warning": "yellow",
+    "Queued": "cyan",
+}
+JOB_COLUMNS = ("NAME", "STATUS", "PODS", "MIN", "MAX", "GPUS", "LIMITED BY", "RESTARTS", "AGE")
+WIDE_JOB_COLUMNS = (*JOB_COLUMNS[:-1], "WORLD", "STEP", "GOODPUT", "AGE")
+QUOTA_COLUMNS = ("NAME", "GUARANTEED", "USED", "BORROWED", "LENT", "LIMIT", "PENDING", "READY", "AGE")
+JOB_RESOURCE = f"elasticpytorchjob.{GROUP}"
+QUOTA_RESOURCE = f"gpuquotapolicy.{GROUP}"
+INDENT = "  "
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """Where to print. Text of the cluster is shown as it is: nothing in it is markup."""
+    target = file or sys.stdout
+    width = None if target.isatty() else NOT_A_TERMINAL_COLUMNS
+    return Console(file=target, width=width, markup=False, highlight=False, emoji=False)
+
+
+def as_json(document: Document) -> str:
+    """As `schema.json` describes it; what is unknown is absent."""
+    return document.model_dump_json(by_alias=True, exclude_none=True, indent=2) + "\n"
+
+
+def as_yaml(document: Document) -> str:
+    """The same as YAML."""
+    import yaml
+
+    body = document.model_dump(mode="json", by_alias=True, exclude_none=True)
+    text: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=NOT_A_TERMINAL_COLUMNS)
+    return text
+
+
+def names_of(document: Document) -> list[str]:
+    """`-o name`, as kubectl takes it."""
+    match document:
+        case JobList():
+            return [f"{JOB_RESOURCE}/{job.name}" for job in document.jobs]
+        case JobReport():
+            return [f"{JOB_RESOURCE}/{document.job.name}"]
+        case QuotaList():
+            return [f"{QUOTA_RESOURCE}/{quota.name}" for quota in document.quotas]
+        case QuotaReport():
+            return [f"{QUOTA_RESOURCE}/{document.quota.name}"]
+        case EventList():
+            return [event.object for event in document.events]
+        case CheckList():
+            return [check.name for check in document.checks]
+    raise AssertionError(f"no names in {type(document).__name__}")
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table without lines, as kubectl prints it; None is an empty cell."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="", show_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=column not in ("MESSAGE", "WHY", "WHAT TO DO"), overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def print_grid(target: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """The table; without blanks at the ends of lines where somebody may cut and compare them."""
+    table = grid(columns, rows)
+    if target.is_terminal:
+        target.print(table)
+        return
+    with target.capture() as captured:
+        target.print(table)
+    for line in captured.get().splitlines():
+        target.print(line.rstrip(), soft_wrap=True)
+
+
+def job_cells(job: JobRow, at: datetime, *, wide: bool, namespaced: bool) -> list[object]:
+    """A job's row, under JOB_COLUMNS or WIDE_JOB_COLUMNS, with its namespace before them if `namespaced`."""
+    further = [job.world_size, job.step, job.goodput] if wide else []
+    shown = [job.name, job.status, job.pods, job.min_pods, job.max_pods, job.gpus, job.limited_by, job.restarts]
+    return [*([job.namespace] if namespaced else []), *shown, *further, age(job.created, at)]
+
+
+def job_columns(*, wide: bool, namespaced: bool) -> list[str]:
+    """The headings of `job_cells`."""
+    return [*(["NAMESPACE"] if namespaced else []), *(WIDE_JOB_COLUMNS if wide else JOB_COLUMNS)]
+
+
+def quota_cells(quota: QuotaRow, at: datetime) -> list[object]:
+    """A policy's row, under QUOTA_COLUMNS."""
+    shown = [quota.name, quota.guaranteed, quota.used, quota.borrowed, quota.lent, quota.limit, quota.pending]
+    return [*shown, quota.ready, age(quota.created, at)]
+
+
+def event_cells(event: EventRow, at: datetime) -> list[object]:
+    """An event's row: how long ago, what, to what, and the message with how often."""
+    often = f" (x{event.count})" if event.count > 1 else ""
+    return [age(event.time, at), event.type, event.reason, event.object, event.message + often]
+
+
+EVENT_COLUMNS = ("AGO", "TYPE", "REASON", "OBJECT", "MESSAGE")
+
+
+def print_why(target: Console, report: JobReport, at: datetime) -> None:
+    """The answer to "why is it not running, why is it not bigger, who took my GPUs?" on one screen."""
+    job = report.job
+    allowed = f"{counted(job.pods, 'pod')} of {sizes(job.min_pods, job.max_pods)}"
+    head = Text.assemble((job.name, "bold"), f" in {job.namespace}: ", (job.status, STYLES.get(job.status, "")))
+    target.print(head + Text(f", {allowed}, {counted(job.gpus, 'GPU')}, {counted(job.restarts, 'restart')}"))
+    for title, text in _paragraphs(report, at):
+        target.print()
+        target.print(Text(title, "bold"))
+        target.print(Text(INDENT + printable(text)), soft_wrap=not target.is_terminal)
+    if report.history:
+        target.print()
+        target.print(Text("Changes of size, newest first", "bold"))
+        print_grid(target, ("AGO", "PODS", "REASON", "PAUSE", "STEPS LOST", "WHY"), _history_cells(report, at))
+
+
+def print_pods(target: Console, report: JobReport) -> None:
+    """The job's pods as its status lists them."""
+    rows = [[pod.name, pod.role, pod.phase, pod.rank, pod.gpus, pod.node] for pod in report.pods]
+    print_grid(target, ("POD", "ROLE", "PHASE", "RANK", "GPUS", "NODE"), rows)
+    if report.pods_not_listed:
+        target.print(f"and {report.pods_not_listed} more")
+
+
+def print_events(target: Console, events: Iterable[EventRow], at: datetime) -> None:
+    """Events, oldest first."""
+    print_grid(target, EVENT_COLUMNS, (event_cells(event, at) for event in events))
+
+
+def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:
+    """A policy, what its kinds of GPU are used for, and what the operator says of it."""
+    print_grid(target, QUOTA_COLUMNS, [quota_cells(report.quota, at)])
+    selected = " and those with the labels it selects" if report.selects else ""
+    target.print(f"\nnamespaces  {', '.join(report.namespaces) or 'none by name'}{selected}", soft_wrap=True)
+    if report.parent:
+        target.print(f"parent      {report.parent}")
+    if report.jobs:
+        target.print(f"jobs        {report.jobs.running} running, {report.jobs.queued} queued")
+    if report.flavors:
+        target.print()
+        columns = ("FLAVOR", "GUARANTEED", "USED", "BORROWED", "LENT", "LIMIT", "PENDING", "FAIR SHARE")
+        print_grid(target, columns, [_flavor_cells(flavor) for flavor in report.flavors])
+    for condition in report.conditions:
+        target.print()
+        target.print(Text(f"{condition.type}: {condition.status} ({condition.reason})", "bold"))
+        target.print(Text(INDENT + printable(condition.message)), soft_wrap=not target.is_terminal)
+
+
+def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
+    amounts = [flavor.guaranteed, flavor.used, flavor.borrowed, flavor.lent, flavor.limit, flavor.pending]
+    return [flavor.name, *amounts, flavor.fair_share]
+
+
+def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
+    """Headings with the operator's own words."""
+    found = []
+    if report.state is None:
+        found.append(("State: unknown", "No operator has looked at this job yet: see `kubectl elastic doctor`."))
+    elif report.state.message:
+        found.append(
+            (f"State: {report.state.reason}, for {age(report.state.last_transition_time, at)}", report.state.message)
+        )
+    if report.limit is not None and (report.state is None or report.limit.message != report.state.message):
+        found.append((f"Limited by: {report.limit.reason}", report.limit.message))
+    found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]
+    if report.retry is not None:
+        wait = age(at, report.retry.not_before)
+        found.append((f"Tried again in {wait} (attempt {report.retry.attempt})", report.retry.reason))
+    if report.held_until is not None:
+        found.append(("Held", f"at what it has, for {age(at, report.held_until)}"))
+    for node in report.avoided_nodes:
+        found.append((f"Node {node.name} is avoided for {age(at, node.until)}", node.reason))
+    if report.training is not None:
+        found.append(("Training", _training(report)))
+    if report.state is not None and not report.up_to_date:
+        found.append(("Edited", "The operator has not answered the last edit of the spec yet; the above is older."))
+    return [(title, text) for title, text in found if text]
+
+
+def _training(report: JobReport) -> str:
+    training = report.training
+    assert training is not None
+    known = {
+        "step": training.step,
+        "epoch": training.epoch,
+        "last checkpoint at step": training.last_checkpoint_step,
+        "goodput": training.goodput,
+        "checkpoints cannot be followed:": training.checkpoint_error,
+    }
+    return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+
+
+def _history_cells(report: JobReport, at: datetime) -> list[list[object]]:
+    """Unknown costs are empty cells: they are measured in Elastic mode only."""
+    return [
+        [
+            age(change.time, at),
+            f"{change.from_} -> {change.to}",
+            change.reason,
+            None if change.pause_seconds is None else f"{change.pause_seconds:g} s",
+            change.lost_steps,
+            change.message,
+        ]
+        for change in report.history
+    ]
+
+
+def _cell(value: object) -> Text:
+    text = "" if value is None else printable(str(value))
+    return Text(text, STYLES.get(text, ""))
+
+
+def note(text: str) -> None:
+    """A remark beside the output, on stderr."""
+    print(printable(text), file=sys.stderr)
+
+
+def job_list_rows(jobs: JobList, *, wide: bool, namespaced: bool) -> list[list[object]]:
+    """Rows of all jobs, as of now."""
+    at = now()
+    return [job_cells(job, at, wide=wide, namespaced=namespaced) for job in jobs.jobs]
