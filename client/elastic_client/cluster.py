@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +36,6 @@ LOGIN_SECONDS = 120
 """For a credential plugin, which may wait for a person in a browser."""
 ANSWER_SECONDS = 15
 """For connecting, and for each pause within an answer."""
-WATCH_SECONDS = 240
-"""After which the server ends a watch, and we open the next one."""
-PAUSE_SECONDS = 1
-"""Before a watch is opened again whose connection broke."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -50,9 +47,11 @@ class Place:
     context: str | None = None
     kubeconfig: str | None = None
 
-
-class WatchExpiredError(Exception):
-    """The server no longer knows the version that a watch began with: list again."""
+    @property
+    def flags(self) -> str:
+        """What has to stand in the user's next command, too, as in ` -n team-a`; `""` for nothing."""
+        given = {"-n": self.namespace, "--context": self.context, "--kubeconfig": self.kubeconfig}
+        return "".join(f" {flag} {shlex.quote(value)}" for flag, value in given.items() if value)
 
 
 class ConnectionLostError(ClientError):
@@ -62,11 +61,16 @@ class ConnectionLostError(ClientError):
 class Cluster:
     """One API server, with the user's rights. `namespace` is the one that commands work in."""
 
-    def __init__(self, api: Api, *, namespace: str, context: str) -> None:
+    def __init__(self, api: Api, *, namespace: str, context: str, flags: str = "") -> None:
         self._api = api
+        self._flags = flags
         self.namespace = namespace
         self.context = context
         self.server: str = api.auth.server
+
+    def command(self, words: str) -> str:
+        """The user's next command, for the same place: `kubectl elastic why toy -n team-a`."""
+        return f"`kubectl elastic {words}{self._flags}`"
 
     async def get(self, path: str, *, accept: str = JSON, **params: str | int) -> Object:
         """The answer to GET `path`, as JSON. Raises ClientError for every failure."""
@@ -84,47 +88,20 @@ class Cluster:
         """Ask for the end of an object. Raises ClientError, NOT_FOUND where there is none."""
         return await self._json("DELETE", path)
 
-    async def lines(self, path: str, *, follow: bool, **params: str | int) -> AsyncGenerator[str]:
-        """The lines of a text, such as a log; while it grows if `follow`, without a bound."""
-        params |= {"follow": "true"} if follow else {}
-        async with self._stream(
-            path, accept="*/*", params=params, read_seconds=None if follow else ANSWER_SECONDS
-        ) as got:
-            async for line in got.aiter_lines():
-                yield line
+    @asynccontextmanager
+    async def lines(
+        self, path: str, *, pause_seconds: float | None, accept: str = "*/*", **params: str | int
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        """The lines of an answer as they come, with at most `pause_seconds` between them; None: without a bound."""
+        import httpx
 
-    async def watch(self, path: str, *, since: str, accept: str = JSON, **params: str | int) -> AsyncGenerator[Object]:
-        """Events {type, object} after the version `since`, until the server ends the watch.
-
-        Raises WatchExpiredError where that version is too old.
-        """
-        params |= {"watch": "1", "resourceVersion": since, "timeoutSeconds": WATCH_SECONDS}
-        async with self._stream(path, accept=accept, params=params, read_seconds=2 * WATCH_SECONDS) as answer:
-            async for line in answer.aiter_lines():
-                event: Object = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise WatchExpiredError(event["object"].get("message", ""))
-                yield event
-
-    async def followed(self, path: str, *, accept: str = JSON, **params: str | int) -> AsyncGenerator[Object]:
-        """First {type: LIST, object: the list}, then each change to it, for ever; after a gap, LIST again."""
-        while True:
-            listed = await self.get(path, accept=accept, **params)
-            yield {"type": "LIST", "object": listed}
-            since = listed["metadata"]["resourceVersion"]
-            with suppress(WatchExpiredError):
-                while True:
-                    async for event in self._watch_once(path, since=since, accept=accept, **params):
-                        since = _version(event["object"]) or since
-                        yield event
-
-    async def _watch_once(self, path: str, **params: Any) -> AsyncGenerator[Object]:
-        """A connection that breaks is an end like any other; whether the server is still there, the next one tells."""
-        try:
-            async for event in self.watch(path, **params):
-                yield event
-        except ConnectionLostError:
-            await asyncio.sleep(PAUSE_SECONDS)
+        timeout = httpx.Timeout(ANSWER_SECONDS, read=pause_seconds)
+        headers = {"Accept": accept}
+        async with (
+            self._answer("GET", path, stream=True, params=params, headers=headers, timeout=timeout) as answer,
+            aclosing(_split(answer)) as lines,
+        ):
+            yield lines
 
     async def _json(self, method: str, path: str, **request: Any) -> Object:
         async with self._answer(method, path, **request) as answer:
@@ -134,17 +111,6 @@ class Cluster:
                 told = f"{self.server} does not answer as an API server: check the address in your kubeconfig"
                 raise ClientError(Code.UNREACHABLE, told) from None
             return body
-
-    @asynccontextmanager
-    async def _stream(
-        self, path: str, *, accept: str, params: Mapping[str, str | int], read_seconds: float | None
-    ) -> AsyncIterator[httpx.Response]:
-        import httpx
-
-        timeout = httpx.Timeout(ANSWER_SECONDS, read=read_seconds)
-        headers = {"Accept": accept}
-        async with self._answer("GET", path, stream=True, params=params, headers=headers, timeout=timeout) as answer:
-            yield answer
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
@@ -175,7 +141,8 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
     with ExitStack() as stack:
         _keep_keys_together(stack)
         api = await _logged_in(place)
-        yield Cluster(api, namespace=place.namespace or _namespace(api, place), context=api.auth.active_context)
+        namespace = place.namespace or _namespace(api, place)
+        yield Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
 
 
 def _keep_keys_together(stack: ExitStack) -> None:
@@ -223,6 +190,17 @@ def _namespace(api: Api, place: Place) -> str:
     return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
 
 
+async def _split(answer: httpx.Response) -> AsyncGenerator[str]:
+    """Lines end with a newline and with nothing else: httpx splits at carriage returns, which progress bars print."""
+    rest = b""
+    async for chunk in answer.aiter_bytes():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace")
+    if rest:
+        yield rest.decode(errors="replace")
+
+
 @contextmanager
 def _network_errors(server: str) -> Iterator[None]:
     """What can go wrong between us and the server, as one line."""
@@ -241,10 +219,3 @@ def _network_errors(server: str) -> Iterator[None]:
     else:
         return
     raise ClientError(Code.UNREACHABLE, f"{told}. Check the network, or name another cluster by --context") from None
-
-
-def _version(changed: Object) -> str:
-    """The version of an object, or of the row of a table."""
-    own: str = changed.get("metadata", {}).get("resourceVersion", "")
-    rows = changed.get("rows") or []
-    return own or (rows[0]["object"]["metadata"].get("resourceVersion", "") if rows else "")

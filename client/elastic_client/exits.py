@@ -28,7 +28,7 @@ MEANINGS = {
     Code.DONE: "done; wait: the job succeeded",
     Code.FAILED: "wait: the job failed; doctor: something is not ok",
     Code.TIMED_OUT: "wait: time ran out",
-    Code.USAGE: "a flag or a value is wrong; nothing was asked of the cluster",
+    Code.USAGE: "a flag or a value is wrong; nothing was changed",
     Code.NOT_FOUND: "there is no such job, policy, pod or namespace",
     Code.NOT_ALLOWED: "you lack a right, or your credentials are not accepted",
     Code.UNREACHABLE: "no kubeconfig, no such context, or a cluster that does not answer",

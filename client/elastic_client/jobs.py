@@ -69,7 +69,12 @@ async def no_such_job(cluster: Cluster, name: str) -> ClientError:
     elsewhere = [job.namespace for job in await _everywhere(cluster) if job.name == name]
     hint = f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here)
     told = f"job {name!r}: namespace {cluster.namespace} has none of that name"
-    return ClientError(Code.NOT_FOUND, f"{told}; {hint}" if hint else f"{told}; name another namespace by -n")
+    return ClientError(
+        Code.NOT_FOUND,
+        f"{told}; {hint}"
+        if hint
+        else f"{told}; name another namespace by -n, or see all jobs by `kubectl elastic list -A`",
+    )
 
 
 async def check_namespace(cluster: Cluster) -> None:

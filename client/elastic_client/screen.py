@@ -17,6 +17,7 @@ from rich.text import Text
 from elastic_api.job import GROUP
 from elastic_api.policy import FlavorAmounts
 from elastic_client.documents import (
+    Check,
     CheckList,
     Document,
     EventList,
@@ -140,12 +141,19 @@ def event_cells(event: EventRow, at: datetime) -> list[object]:
 EVENT_COLUMNS = ("AGO", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
+def event_line(event: EventRow) -> Text:
+    """An event as it comes, with the time of this machine's zone."""
+    clock = event.time.astimezone().strftime("%H:%M:%S")
+    cells = map(_cell, [clock, *event_cells(event, event.time)[1:]])
+    return Text("  ").join(cells)
+
+
 def print_why(target: Console, report: JobReport, at: datetime) -> None:
     """The answer to "why is it not running, why is it not bigger, who took my GPUs?" on one screen."""
     job = report.job
-    allowed = f"{counted(job.pods, 'pod')} of {sizes(job.min_pods, job.max_pods)}"
+    size = f"{counted(job.pods, 'pod')} ({sizes(job.min_pods, job.max_pods)} allowed)"
     head = Text.assemble((job.name, "bold"), f" in {job.namespace}: ", (job.status, STYLES.get(job.status, "")))
-    target.print(head + Text(f", {allowed}, {counted(job.gpus, 'GPU')}, {counted(job.restarts, 'restart')}"))
+    target.print(head + Text(f", {size}, {counted(job.gpus, 'GPU')}, {counted(job.restarts, 'restart')}"))
     for title, text in _paragraphs(report, at):
         target.print()
         target.print(Text(title, "bold"))
@@ -169,6 +177,13 @@ def print_events(target: Console, events: Iterable[EventRow], at: datetime) -> N
     print_grid(target, EVENT_COLUMNS, (event_cells(event, at) for event in events))
 
 
+def check_line(check: Check) -> Text:
+    """A line of `doctor`: the verdict, what was found, and what to do."""
+    verdict = "unknown" if check.ok is None else "ok" if check.ok else "not ok"
+    told = f"{check.name}: {check.told}" + (f"; {check.remedy}" if check.remedy else "")
+    return Text.assemble((f"{verdict:<9}", STYLES.get(verdict, "")), printable(told))
+
+
 def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:
     """A policy, what its kinds of GPU are used for, and what the operator says of it."""
     print_grid(target, QUOTA_COLUMNS, [quota_cells(report.quota, at)])
@@ -182,10 +197,11 @@ def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:
         target.print()
         columns = ("FLAVOR", "GUARANTEED", "USED", "BORROWED", "LENT", "LIMIT", "PENDING", "FAIR SHARE")
         print_grid(target, columns, [_flavor_cells(flavor) for flavor in report.flavors])
+    target.print()
     for condition in report.conditions:
-        target.print()
         target.print(Text(f"{condition.type}: {condition.status} ({condition.reason})", "bold"))
-        target.print(Text(INDENT + printable(condition.message)), soft_wrap=not target.is_terminal)
+        if condition.message:
+            target.print(Text(INDENT + printable(condition.message)), soft_wrap=not target.is_terminal)
 
 
 def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
@@ -199,9 +215,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
     if report.state is None:
         found.append(("State: unknown", "No operator has looked at this job yet: see `kubectl elastic doctor`."))
     elif report.state.message:
-        found.append(
-            (f"State: {report.state.reason}, for {age(report.state.last_transition_time, at)}", report.state.message)
-        )
+        found.append((f"State: {report.state.reason}", report.state.message))
     if report.limit is not None and (report.state is None or report.limit.message != report.state.message):
         found.append((f"Limited by: {report.limit.reason}", report.limit.message))
     found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]

@@ -46,8 +46,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def sizes(small: int, big: int) -> str:
-    """The sizes of a job: `4`, or `2:8` for any from 2 to 8."""
-    return str(small) if small == big else f"{small}:{big}"
+    """The sizes of a job: `4`, or `2 to 8`."""
+    return str(small) if small == big else f"{small} to {big}"
 
 
 def near(name: str, names: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -18,21 +19,45 @@ from elastic_client.words import counted, sizes
 
 _SIZE = re.compile(r"([1-9]\d{0,3})(?::([1-9]\d{0,3}))?")
 
-Size = Annotated[str, typer.Argument(metavar="SIZE", help="Pods, master included: 2:8 for 2 to 8, 4 for at most 4.")]
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the most pods; `small` is None where it is to stay."""
+
+    small: int | None
+    big: int
+
+
+def bounds(size: str) -> Bounds:
+    """`2:8` or `4`. Raises ClientError, USAGE for anything else."""
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise ClientError(Code.USAGE, f"SIZE {size!r}: write 2:8 for 2 to 8 pods, or 4 for at most 4")
+    if match[2] is None:
+        return Bounds(None, int(match[1]))
+    small, big = int(match[1]), int(match[2])
+    if small > big:
+        raise ClientError(Code.USAGE, f"SIZE {size}: the first number must be the smaller one; write {big}:{small}")
+    return Bounds(small, big)
+
+
+Size = Annotated[
+    Bounds, typer.Argument(metavar="SIZE", parser=bounds, help="Pods, master included: 2:8, or 4 for at most 4.")
+]
 JobNames = Annotated[list[str], typer.Argument(metavar="JOB...", help="Names of jobs.")]
 
 
 async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = Format.TABLE) -> None:
     """Change how many pods a job may have: 2:8 sets both bounds, 4 the upper one, as `kubectl scale` does."""
-    small, big = wanted(size)
     before = (await find_report(cluster, job)).job
-    if small is None and big < before.min_pods:
-        told = f"SIZE {size}: job {job} has {before.min_pods} pods at least; write {size}:{size} to lower both bounds"
+    big = size.big
+    if size.small is None and big < before.min_pods:
+        told = f"SIZE {big}: job {job} has {before.min_pods} pods at least; write {big}:{big} to lower both bounds"
         raise ClientError(Code.USAGE, told)
-    lower = {} if small is None else {"minReplicas": small}
+    lower = {} if size.small is None else {"minReplicas": size.small}
     after = await _patch(cluster, job, {**lower, "maxReplicas": big})
-    now_, then = sizes(after.job.min_pods, after.job.max_pods), sizes(before.min_pods, before.max_pods)
-    _show(after, output, f"job {job}: {now_} pods (before: {then}); see `kubectl elastic why {job}`")
+    new, old = sizes(after.job.min_pods, after.job.max_pods), sizes(before.min_pods, before.max_pods)
+    _show(after, output, f"job {job} may have {new} pods (before: {old}); see {cluster.command(f'why {job}')}")
 
 
 async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
@@ -46,7 +71,7 @@ async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABL
     """Let a suspended job go on, from its last checkpoint."""
     await find_report(cluster, job)
     after = await _patch(cluster, job, {"suspend": False})
-    _show(after, output, f"job {job} goes on as soon as its pods fit; see `kubectl elastic why {job}`")
+    _show(after, output, f"job {job} goes on as soon as its pods fit; see {cluster.command(f'why {job}')}")
 
 
 async def delete(cluster: Cluster, jobs: JobNames) -> None:
@@ -60,19 +85,6 @@ async def delete(cluster: Cluster, jobs: JobNames) -> None:
                 raise
             raise await no_such_job(cluster, job) from None
         screen.console().print(f"job {job} is deleted", soft_wrap=True)
-
-
-def wanted(size: str) -> tuple[int | None, int]:
-    """The least and the most pods of `2:8`; no least of `4`. Raises ClientError, USAGE for anything else."""
-    match = _SIZE.fullmatch(size)
-    if match is None:
-        raise ClientError(Code.USAGE, f"SIZE {size!r}: write 2:8 for 2 to 8 pods, or 4 for at most 4")
-    if match[2] is None:
-        return None, int(match[1])
-    small, big = int(match[1]), int(match[2])
-    if small > big:
-        raise ClientError(Code.USAGE, f"SIZE {size}: the first number must be the smaller one; write {big}:{small}")
-    return small, big
 
 
 async def _patch(cluster: Cluster, job: str, spec: dict[str, Any]) -> JobReport:

@@ -47,13 +47,10 @@ async def doctor(cluster: Cluster, *, output: Output = Format.TABLE) -> Code:
     groups = await asyncio.gather(*(check(cluster) for check in CHECKS))
     found = CheckList(checks=[*first, *(one for group in groups for one in group)])
     if not printed(found, output):
-        rows = [[_verdict(check), check.name, check.told, check.remedy] for check in found.checks]
-        screen.print_grid(screen.console(), ("", "CHECK", "FOUND", "WHAT TO DO"), rows)
+        target = screen.console()
+        for check in found.checks:
+            target.print(screen.check_line(check), soft_wrap=True)
     return Code.FAILED if any(check.ok is False for check in found.checks) else Code.DONE
-
-
-def _verdict(check: Check) -> str:
-    return "unknown" if check.ok is None else "ok" if check.ok else "not ok"
 
 
 async def _server(cluster: Cluster) -> Check:
@@ -90,7 +87,7 @@ async def fields(cluster: Cluster) -> list[Check]:
     try:
         api = await cluster.get(f"/openapi/v3/apis/{API_VERSION}")
     except ClientError:
-        return [Check(name=name, ok=None, told="the cluster does not publish its schema")]
+        return [Check(name=name, ok=None, told="the cluster publishes no schema of jobs")]
     schemas = (api.get("components") or {}).get("schemas") or {}
     job: Object = next((one for key, one in schemas.items() if key.endswith(".ElasticPyTorchJob")), {})
     served = {part: set(job.get("properties", {}).get(part, {}).get("properties", {})) for part in ("spec", "status")}
@@ -141,7 +138,7 @@ async def _answers(cluster: Cluster) -> Check:
     try:
         jobs = (await all_jobs(cluster, cluster.namespace)).jobs
     except ClientError as error:
-        return Check(name=name, ok=None, told=str(error))
+        return Check(name=name, ok=None, told=_why_unknown(error))
     if not jobs:
         return Check(name=name, ok=None, told="no jobs in this namespace by which to tell")
     silent = [job.name for job in jobs if job.status == UNKNOWN]
@@ -194,8 +191,13 @@ async def quotas(cluster: Cluster) -> list[Check]:
     try:
         rows = (await cluster.get(COLLECTION, accept=TABLE)).get("rows") or []
     except ClientError as error:
-        return [Check(name="quotas", ok=None, told=str(error))]
+        return [Check(name="quotas", ok=None, told=_why_unknown(error))]
     return [Check(name="quotas", ok=True, told=counted(len(rows), "policy").replace("policys", "policies"))]
+
+
+def _why_unknown(error: ClientError) -> str:
+    """The line about a definition says already that there is none."""
+    return "no definition" if error.code == Code.NOT_INSTALLED else str(error)
 
 
 def own_version() -> str:

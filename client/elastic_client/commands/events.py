@@ -16,6 +16,7 @@ from elastic_client.command import Format, JobName, Output
 from elastic_client.documents import EventList, EventRow, event_row
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import find_job
+from elastic_client.watching import followed
 from elastic_client.words import now
 
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on as events come, until Ctrl-C.")]
@@ -66,16 +67,13 @@ async def _follow(cluster: Cluster, job: Object) -> None:
     target = screen.console()
     screen.note(f"events of job {job['metadata']['name']}, as they come; Ctrl-C ends this")
     seen: set[tuple[str, str]] = set()
-    async for change in cluster.followed(_path(cluster)):
-        if change["type"] not in ("LIST", "ADDED", "MODIFIED"):
-            continue
-        items = change["object"]["items"] if change["type"] == "LIST" else [change["object"]]
-        fresh = [one for one in items if _key(one) not in seen]
-        seen.update(map(_key, fresh))
-        for row in _rows(fresh, job):
-            clock = row.time.astimezone().strftime("%H:%M:%S")
-            cells = [clock, *screen.event_cells(row, now())[1:]]
-            target.print("  ".join(map(str, cells)), soft_wrap=True)
+    async with followed(cluster, _path(cluster)) as changes:
+        async for change in changes:
+            items = [] if change.kind == "DELETED" else change.objects
+            fresh = [one for one in items if concerns(one, job) and _key(one) not in seen]
+            seen.update(map(_key, fresh))
+            for row in _rows(fresh, job):
+                target.print(screen.event_line(row), soft_wrap=True)
 
 
 def _rows(items: list[Object], job: Object) -> list[EventRow]:

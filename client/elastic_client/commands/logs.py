@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,10 +18,11 @@ import typer
 from elastic_api.parse import parse_status
 from elastic_api.status import JobStatus
 from elastic_client import screen
-from elastic_client.cluster import Cluster, Object
+from elastic_client.cluster import ANSWER_SECONDS, Cluster, Object
 from elastic_client.command import JobName
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import find_job, jobs_path
+from elastic_client.watching import followed
 from elastic_client.words import near
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINER
 
@@ -68,11 +69,10 @@ async def logs(
         return
     pods = (await cluster.get(_pods_path(cluster), labelSelector=selector(body)))["items"]
     chosen = choose(pods, status, job=job, only=only)
-    streams = [
-        cluster.lines(_log_path(cluster, one), follow=False, **_times(chosen), **_of(one), **options) for one in chosen
-    ]
-    async for source, line in merged(chosen, streams):
-        _print(source, line, len(chosen))
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(_lines(cluster, one, **_times(chosen), **options)) for one in chosen]
+        async for source_, line in merged(chosen, streams):
+            _print(source_, line, chosen.index(source_))
 
 
 def pod_of_rank(status: JobStatus, rank: int) -> str:
@@ -100,7 +100,7 @@ def choose(pods: Sequence[Object], status: JobStatus, *, job: str, only: str | N
     if len(chosen) > MOST_PODS:
         raise ClientError(Code.USAGE, f"job {job} has {len(chosen)} pods: choose one by --rank or --pod")
     if not chosen:
-        raise ClientError(Code.NOT_FOUND, f"no container of job {job} has started yet: see `kubectl elastic why {job}`")
+        raise ClientError(Code.NOT_FOUND, f"no container of job {job} has started yet: see `kubectl elastic why`")
     sources = sorted((source(pod, job, status) for pod in chosen), key=lambda one: one.pod)
     return sources if len(sources) > 1 else [Source(sources[0].pod, sources[0].container)]
 
@@ -132,9 +132,7 @@ def selector(job: Object) -> str:
     return f"{LABEL_JOB_NAME}={job['metadata']['name']},{LABEL_JOB_UID}={job['metadata']['uid']}"
 
 
-async def merged(
-    sources: Sequence[Source], streams: Sequence[AsyncGenerator[str]]
-) -> AsyncGenerator[tuple[Source, str]]:
+async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]]) -> AsyncIterator[tuple[Source, str]]:
     """The lines of all logs in time order; each begins with its time, which is left out, if there are several."""
     if len(streams) == 1:
         async for line in streams[0]:
@@ -161,8 +159,10 @@ async def _follow(cluster: Cluster, job: Object, only: str | None, options: dict
         if streams:
             await asyncio.wait(streams.values(), timeout=LAST_LINES_SECONDS)
     finally:
-        for task in (starting, ending, *streams.values()):
+        tasks = (starting, ending, *streams.values())
+        for task in tasks:
             task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def _start_streams(
@@ -170,19 +170,19 @@ async def _start_streams(
 ) -> None:
     """A stream for each pod as it starts; a pod that comes again under its name is another one."""
     name, status = job["metadata"]["name"], parse_status(job)
-    async for change in cluster.followed(_pods_path(cluster), labelSelector=selector(job)):
-        pods = change["object"]["items"] if change["type"] == "LIST" else [change["object"]]
-        for pod in pods if change["type"] in ("LIST", "ADDED", "MODIFIED") else ():
-            uid = pod["metadata"]["uid"]
-            if uid not in streams and has_started(pod) and only in (None, pod["metadata"]["name"]):
-                one = source(pod, name, status) if only is None else Source(only, main_container_of(pod))
-                streams[uid] = asyncio.create_task(_stream(cluster, one, len(streams), options))
+    async with followed(cluster, _pods_path(cluster), labelSelector=selector(job)) as changes:
+        async for change in changes:
+            for pod in change.objects if change.kind != "DELETED" else ():
+                uid = pod["metadata"]["uid"]
+                if uid not in streams and has_started(pod) and only in (None, pod["metadata"]["name"]):
+                    one = source(pod, name, status) if only is None else Source(only, main_container_of(pod))
+                    streams[uid] = asyncio.create_task(_stream(cluster, one, len(streams), options))
 
 
 async def _stream(cluster: Cluster, one: Source, place: int, options: dict[str, int]) -> None:
     """A pod that goes takes its log with it: what comes then is no error of the command."""
     try:
-        async with aclosing(cluster.lines(_log_path(cluster, one), follow=True, **_of(one), **options)) as lines:
+        async with _lines(cluster, one, follow="true", **options) as lines:
             async for line in lines:
                 _print(one, line, place)
                 sys.stdout.flush()
@@ -193,11 +193,11 @@ async def _stream(cluster: Cluster, one: Source, place: int, options: dict[str, 
 async def _await_end(cluster: Cluster, job: Object) -> None:
     meta = job["metadata"]
     path = jobs_path(cluster.namespace)
-    async for change in cluster.followed(path, fieldSelector=f"metadata.name={meta['name']}"):
-        found = change["object"]["items"] if change["type"] == "LIST" else [change["object"]]
-        alive = [one for one in found if one["metadata"]["uid"] == meta["uid"] and change["type"] != "DELETED"]
-        if not alive or parse_status(alive[0]).finished:
-            return
+    async with followed(cluster, path, fieldSelector=f"metadata.name={meta['name']}") as changes:
+        async for change in changes:
+            same = [one for one in change.objects if one["metadata"]["uid"] == meta["uid"]]
+            if not same or change.kind == "DELETED" or parse_status(same[0]).finished:
+                return
 
 
 def _print(one: Source, line: str, place: int) -> None:
@@ -212,13 +212,12 @@ def _times(chosen: Sequence[Source]) -> dict[str, str]:
     return {"timestamps": "true"} if len(chosen) > 1 else {}
 
 
-def _of(one: Source) -> dict[str, str]:
-    return {"container": one.container}
-
-
 def _pods_path(cluster: Cluster) -> str:
     return f"/api/v1/namespaces/{cluster.namespace}/pods"
 
 
-def _log_path(cluster: Cluster, one: Source) -> str:
-    return f"{_pods_path(cluster)}/{one.pod}/log"
+def _lines(cluster: Cluster, one: Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    """The log of a pod; without a bound between two lines where it is followed."""
+    pause_seconds = None if "follow" in params else ANSWER_SECONDS
+    path = f"{_pods_path(cluster)}/{one.pod}/log"
+    return cluster.lines(path, pause_seconds=pause_seconds, container=one.container, **params)

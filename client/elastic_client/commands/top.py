@@ -15,6 +15,7 @@ from elastic_client.command import Format
 from elastic_client.commands.look import AllNamespaces, list_jobs
 from elastic_client.documents import JobRow, job_row, table_rows
 from elastic_client.jobs import check_namespace, jobs_path
+from elastic_client.watching import followed
 from elastic_client.words import counted, now
 
 SECOND = 1.0
@@ -44,15 +45,17 @@ async def top(cluster: Cluster, *, all_namespaces: AllNamespaces = False) -> Non
             watching.result()
         finally:
             watching.cancel()
+            await asyncio.wait((watching,))
 
 
 async def _watch(cluster: Cluster, namespace: str, jobs: Jobs) -> None:
     """Keeps `jobs` as they are; ends by an error only."""
     columns: list[Object] = []
-    async for change in cluster.followed(jobs_path(namespace), accept=TABLE):
-        table = change["object"]
-        columns = table.get("columnDefinitions") or columns
-        apply(jobs, change["type"], [job_row(row) for row in table_rows({**table, "columnDefinitions": columns})])
+    async with followed(cluster, jobs_path(namespace), accept=TABLE) as changes:
+        async for change in changes:
+            columns = change.body.get("columnDefinitions") or columns
+            rows = table_rows({**change.body, "columnDefinitions": columns})
+            apply(jobs, change.kind, map(job_row, rows))
 
 
 def apply(jobs: Jobs, kind: str, rows: Iterable[JobRow]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -19,6 +19,7 @@ from elastic_client.command import JobName
 from elastic_client.documents import JobReport, job_report
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import check_name, jobs_path, no_such_job
+from elastic_client.watching import followed
 from elastic_client.words import counted, printable, sizes
 
 if TYPE_CHECKING:
@@ -26,8 +27,23 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "": 1}
+
+
+def duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `10m`, `2h`, `1d`. Raises ClientError, USAGE for anything else."""
+    if (match := _DURATION.fullmatch(text.strip())) is None:
+        raise ClientError(Code.USAGE, f"--timeout {text!r}: write seconds, or a number with s, m, h or d, such as 10m")
+    return float(match[1]) * _SECONDS[match[2] or ""]
+
+
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", help="How long at most: 90, 90s, 10m, 2h or 1d. Default: until the job ends.")
+    float | None,
+    typer.Option(
+        "--timeout",
+        parser=duration,
+        metavar="TIME",
+        help="How long at most: 90, 90s, 10m, 2h or 1d. Default: until the job ends.",
+    ),
 ]
 
 
@@ -48,8 +64,7 @@ class Shown(Protocol):
 
 async def wait(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Code:
     """Wait until a job has ended. Exit code 0: it succeeded, 1: it failed, 2: time ran out."""
-    seconds = None if timeout is None else duration(timeout)
-    return await await_end(cluster, job, seconds)
+    return await await_end(cluster, job, timeout)
 
 
 async def await_end(cluster: Cluster, job: str, seconds: float | None) -> Code:
@@ -59,43 +74,45 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None) -> Code:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await _watch(cluster, job, seen)
-    screen.note(conclusion(job, seen, seconds))
+    screen.note(conclusion(job, seen, seconds, see=cluster.command))
     return Code.TIMED_OUT if seen.code is None else seen.code
 
 
-def conclusion(job: str, seen: Seen, seconds: float | None) -> str:
-    """How the wait ended, in one line."""
+def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[str], str]) -> str:
+    """How the wait ended, in one line; `see` makes the command that tells more."""
     state = seen.report.state if seen.report else None
     told = state.message if state else ""
     if seen.code == Code.DONE:
         return f"job {job} succeeded: {told}"
     if seen.code == Code.FAILED:
-        return f"job {job} failed: {told} See `kubectl elastic logs {job}`"
+        return f"job {job} failed: {told} See {see(f'logs {job}')}"
     is_ = f"it is {state.reason}" if state else "no operator has looked at it"
-    return f"job {job} has not ended within {seconds or 0:g} s: {is_}; see `kubectl elastic why {job}`"
+    return f"job {job} has not ended within {seconds or 0:g} s: {is_}; see {see(f'why {job}')}"
 
 
 async def _watch(cluster: Cluster, job: str, seen: Seen) -> None:
     """Keeps `seen` as it is until the job has ended."""
     with shown(job) as bar:
-        async for body in states(cluster, job):
-            seen.report, seen.code = job_report(body), ended(body)
-            bar.update(seen.report)
-            if seen.code is not None:
-                return
+        async with aclosing(states(cluster, job)) as bodies:
+            async for body in bodies:
+                seen.report, seen.code = job_report(body), ended(body)
+                bar.update(seen.report)
+                if seen.code is not None:
+                    return
 
 
-async def states(cluster: Cluster, job: str) -> AsyncIterator[Object]:
+async def states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
     """The job as it is and each time it changes. Raises ClientError, NOT_FOUND where there is none, or no more."""
     uid = ""
-    async for change in cluster.followed(jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}"):
-        found = change["object"]["items"] if change["type"] == "LIST" else [change["object"]]
-        if not found and not uid:
-            raise await no_such_job(cluster, job)
-        if not found or change["type"] == "DELETED" or uid not in ("", found[0]["metadata"]["uid"]):
-            raise ClientError(Code.NOT_FOUND, f"job {job} was deleted meanwhile")
-        uid = found[0]["metadata"]["uid"]
-        yield found[0]
+    async with followed(cluster, jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}") as changes:
+        async for change in changes:
+            found = change.objects
+            if not found and not uid:
+                raise await no_such_job(cluster, job)
+            if not found or change.kind == "DELETED" or uid not in ("", found[0]["metadata"]["uid"]):
+                raise ClientError(Code.NOT_FOUND, f"job {job} was deleted meanwhile")
+            uid = found[0]["metadata"]["uid"]
+            yield found[0]
 
 
 def ended(job: Object) -> Code | None:
@@ -107,18 +124,11 @@ def ended(job: Object) -> Code | None:
     return Code.FAILED if ConditionType.FAILED in true else None
 
 
-def duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `10m`, `2h`, `1d`. Raises ClientError, USAGE for anything else."""
-    if (match := _DURATION.fullmatch(text.strip())) is None:
-        raise ClientError(Code.USAGE, f"--timeout {text!r}: write seconds, or a number with s, m, h or d, such as 10m")
-    return float(match[1]) * _SECONDS[match[2] or ""]
-
-
 def told_of(report: JobReport) -> str:
     """The job in a few words."""
     job = report.job
     step = "" if job.step is None else f", step {job.step}"
-    return f"{job.status}, {counted(job.pods, 'pod')} of {sizes(job.min_pods, job.max_pods)}{step}"
+    return f"{job.status}, {counted(job.pods, 'pod')} ({sizes(job.min_pods, job.max_pods)} allowed){step}"
 
 
 @contextmanager
