@@ -49,7 +49,8 @@ app.command("completion")(completion.completion)
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code."""
     try:
-        sys.exit(app(standalone_mode=False) or Code.DONE)
+        completion.prepare()
+        sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:

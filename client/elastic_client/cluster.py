@@ -12,7 +12,7 @@ import shlex
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,14 +138,21 @@ class Cluster:
 @asynccontextmanager
 async def connected(place: Place) -> AsyncIterator[Cluster]:
     """The cluster that the user means. Raises ClientError, UNREACHABLE where there is no way to it."""
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         _keep_keys_together(stack)
         api = await _logged_in(place)
+        stack.push_async_callback(_close, api)
         namespace = place.namespace or _namespace(api, place)
         yield Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
 
 
-def _keep_keys_together(stack: ExitStack) -> None:
+async def _close(api: Api) -> None:
+    """kr8s leaves its connections to the end of the process."""
+    if api._session is not None:
+        await api._session.aclose()
+
+
+def _keep_keys_together(stack: AsyncExitStack) -> None:
     """kr8s writes a kubeconfig's keys to temporary files and leaves them there; ours go when the command ends."""
     before = tempfile.tempdir
     tempfile.tempdir = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubectl-elastic-"))

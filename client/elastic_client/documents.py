@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
-from elastic_api.parse import known_part, parse_status
+from elastic_api.invalid import FieldError
+from elastic_api.job import JobSpec
+from elastic_api.parse import parse_status
 from elastic_api.policy import FlavorAmounts, JobCounts, PolicyStatus
 from elastic_api.status import (
     AvoidedNode,
@@ -162,7 +164,7 @@ class Check(Model):
     """One line of `doctor`."""
 
     name: str = Field(description="What was looked at.")
-    ok: bool | None = Field(description="Absent: you may not look, so nobody knows.")
+    ok: bool | None = Field(default=None, description="Absent: you may not look, so nobody knows.")
     told: str = Field(description="What was found.")
     remedy: str = Field(default="", description="What to do about it.")
 
@@ -298,9 +300,13 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
 def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
     """Fields of a release that is newer than this client: of the status' first level, and of the spec outside pods."""
     known = {field.alias for field in JobStatus.model_fields.values()}
-    _, told = known_part(job.get("spec") or {})
-    ignored = [part.partition(":")[0] for part in told.split("; ") if part]
-    return [*ignored, *(f"status.{name}" for name in job.get("status") or {} if name not in known)]
+    in_status = [f"status.{name}" for name in job.get("status") or {} if name not in known]
+    try:
+        JobSpec.model_validate(job.get("spec") or {})
+    except ValidationError as error:
+        extra = [one["loc"] for one in error.errors(include_url=False) if one["type"] == "extra_forbidden"]
+        return [*(FieldError(("spec", *path), "").field for path in extra), *in_status]
+    return in_status
 
 
 def _number(cell: Any) -> float | None:

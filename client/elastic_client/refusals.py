@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_api.job import API_VERSION
+from elastic_api.job import API_VERSION, GROUP
 from elastic_client.exits import ClientError, Code
 from elastic_client.words import printable
 
@@ -49,13 +49,14 @@ def _forbidden(told: Mapping[str, Any]) -> str:
     message = _line(told.get("message") or "the API server forbids it")
     if "cannot" not in message:  # a quota or an admission policy, which says itself what to do
         return message
-    remedy = "ask for the cluster role `view` or `edit` in that namespace, or name another by -n"
-    return f"{message}: {remedy}"
+    if message.endswith("at the cluster scope"):
+        return f"{message}: ask an administrator for a ClusterRoleBinding that lets you, or look in one namespace by -n"
+    return f"{message}: ask for the cluster role `view` or `edit` in that namespace, or name another by -n"
 
 
 def _not_found(told: Mapping[str, Any], path: str, server: str) -> ClientError:
     if not told or not (details := told.get("details") or {}).get("name"):
-        if f"/apis/{API_VERSION}/" in path:
+        if path.startswith(f"/apis/{GROUP}/"):
             plural = next((part for part in path.split("/")[4:] if part in ("gpuquotapolicies",)), "elasticpytorchjobs")
             return ClientError(Code.NOT_INSTALLED, NOT_INSTALLED.format(plural=plural, version=API_VERSION))
         return ClientError(Code.UNREACHABLE, NO_API_SERVER.format(server=server))

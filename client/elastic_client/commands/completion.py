@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script  # type: ignore[attr-defined]
+from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]
 
 PROGRAM = "elastic"
 VARIABLE = "_ELASTIC_COMPLETE"
 FOR_KUBECTL = """\
 #!/bin/sh
 # Save this as kubectl_complete-elastic in a folder of PATH, and make it executable: `kubectl elastic` completes then.
-COMP_WORDS="elastic $*" COMP_CWORD=$# _ELASTIC_COMPLETE=complete_bash exec elastic
+COMP_WORDS="elastic $*" COMP_CWORD=$# _ELASTIC_COMPLETE=complete_bash elastic
+echo :4
 """
 
 
@@ -24,6 +26,12 @@ class Shell(StrEnum):
     ZSH = "zsh"
     FISH = "fish"
     KUBECTL = "kubectl"
+
+
+def prepare() -> None:
+    """Makes typer answer the scripts below; its own flags for that would be two more in every `--help`."""
+    if VARIABLE in os.environ:
+        completion_init()
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Who is to complete.")]) -> None:

@@ -33,7 +33,6 @@ RIGHTS = (
     ("create jobs", "create", GROUP, PLURAL, ""),
     ("change jobs", "patch", GROUP, PLURAL, ""),
     ("delete jobs", "delete", GROUP, PLURAL, ""),
-    ("see quotas", "list", GROUP, POLICIES, ""),
     ("read logs", "get", "", "pods", "log"),
     ("see events", "list", "", "events", ""),
 )
@@ -197,6 +196,8 @@ async def quotas(cluster: Cluster) -> list[Check]:
 
 def _why_unknown(error: ClientError) -> str:
     """The line about a definition says already that there is none."""
+    if error.code == Code.NOT_ALLOWED:
+        return "you may not see them"
     return "no definition" if error.code == Code.NOT_INSTALLED else str(error)
 
 
