@@ -73,3 +73,14 @@ def test_a_check_says_its_verdict_first_and_the_remedy_last():
         "not ok   a: found; do it",
         "unknown  a: found",
     ]
+
+
+def test_columns_are_as_wide_as_what_stands_in_them_and_lines_end_without_blanks():
+    lines = screen.grid(("A", "STATUS", "C"), [("x", "Failed", None), ("日本", "Other", 7), ("two\nlines", "", "")])
+    assert [line.plain for line in lines] == [
+        "A           STATUS   C",
+        "x           Failed",
+        "日本        Other    7",
+        "two lines",
+    ]
+    assert [span.style for line in lines for span in line.spans] == ["bold red"]

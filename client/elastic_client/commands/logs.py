@@ -15,11 +15,11 @@ from typing import Annotated, Any
 
 import typer
 
-from elastic_api.parse import parse_status
 from elastic_api.status import JobStatus
 from elastic_client import screen
 from elastic_client.cluster import ANSWER_SECONDS, Cluster, Object
 from elastic_client.command import JobName
+from elastic_client.documents import status_of
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import find_job, jobs_path
 from elastic_client.watching import followed
@@ -61,7 +61,7 @@ async def logs(
 ) -> None:
     """Print the logs of a job's pods, all of them or one."""
     body = await find_job(cluster, job)
-    status = parse_status(body)
+    status = status_of(body)
     only = pod or (None if rank is None else pod_of_rank(status, rank))
     options = {} if tail is None else {"tailLines": tail}
     if follow:
@@ -169,7 +169,7 @@ async def _start_streams(
     cluster: Cluster, job: Object, only: str | None, options: dict[str, int], streams: dict[str, asyncio.Task[None]]
 ) -> None:
     """A stream for each pod as it starts; a pod that comes again under its name is another one."""
-    name, status = job["metadata"]["name"], parse_status(job)
+    name, status = job["metadata"]["name"], status_of(job)
     async with followed(cluster, _pods_path(cluster), labelSelector=selector(job)) as changes:
         async for change in changes:
             for pod in change.objects if change.kind != "DELETED" else ():
@@ -196,7 +196,7 @@ async def _await_end(cluster: Cluster, job: Object) -> None:
     async with followed(cluster, path, fieldSelector=f"metadata.name={meta['name']}") as changes:
         async for change in changes:
             same = [one for one in change.objects if one["metadata"]["uid"] == meta["uid"]]
-            if not same or change.kind == "DELETED" or parse_status(same[0]).finished:
+            if not same or change.kind == "DELETED" or status_of(same[0]).finished:
                 return
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -69,17 +68,16 @@ def apply(jobs: Jobs, kind: str, rows: Iterable[JobRow]) -> None:
             jobs.pop((row.namespace, row.name), None)
 
 
-def picture(jobs: Iterable[JobRow], *, height: int, namespaced: bool) -> RenderableType:
-    """A summary, and as many jobs as fit: those with the most GPUs first, ended ones last."""
+def picture(jobs: Iterable[JobRow], *, height: int, namespaced: bool) -> Text:
+    """A summary, and as many jobs as fit: those with the most GPUs first, ended ones last. Long lines are cut."""
     ordered = sorted(jobs, key=lambda job: (job.status in FINISHED, -job.gpus, job.namespace, job.name))
     fits = max(1, height - LINES_AROUND)
     at = now()
     rows = [screen.job_cells(job, at, wide=True, namespaced=namespaced) for job in ordered[:fits]]
     hidden = len(ordered) - len(rows)
+    lines = [Text(summary(ordered)), Text(), *screen.grid(screen.job_columns(wide=True, namespaced=namespaced), rows)]
     rest = [Text(f"and {hidden} more")] if hidden else []
-    return Group(
-        Text(summary(ordered)), Text(), screen.grid(screen.job_columns(wide=True, namespaced=namespaced), rows), *rest
-    )
+    return Text("\n", no_wrap=True, overflow="crop").join([*lines, *rest])
 
 
 def summary(jobs: Iterable[JobRow]) -> str:
