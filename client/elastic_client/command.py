@@ -6,12 +6,13 @@ The flags may stand before a command and after it, as kubectl's may.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, Concatenate, ParamSpec, get_type_hints
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
@@ -40,11 +41,32 @@ Output = Annotated[Format, typer.Option("-o", "--output", help="Form of the outp
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
 
 
-def remember_place(
-    context: typer.Context, namespace: Namespace = None, context_name: Context = None, kubeconfig: Kubeconfig = None
-) -> None:
+_place: ContextVar[Place] = ContextVar("place")
+
+
+def remember_place(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
     """Flags that stand before the command."""
-    context.obj = Place(namespace, context_name, kubeconfig)
+    _place.set(Place(namespace, context, kubeconfig))
+
+
+def placed(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the flags that name a cluster, beside its own."""
+    own = inspect.signature(command, eval_str=True)
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.parameters.values()]
+    further = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in PLACE.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        given = {name: value for name in PLACE if (value := values.pop(name)) is not None}
+        _place.set(replace(_place.get(), **given))
+        command(**values)
+
+    run.__signature__ = inspect.Signature([*parameters, *further])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, *further]}
+    return run
 
 
 def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]]) -> Callable[..., None]:
@@ -52,33 +74,23 @@ def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]
 
     What the coroutine returns is the exit code; None is 0.
     """
-    inner = inspect.signature(command, eval_str=True)
-    (_, *own) = inner.parameters.values()
-    further = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in PLACE.items()
-    ]
-    asked = inspect.Parameter("typer_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    cluster, *own = inspect.signature(command, eval_str=True).parameters.values()
+    assert cluster.annotation is Cluster, cluster
 
-    def run(*, typer_context: typer.Context, **values: Any) -> None:
-        given = {name: value for name in PLACE if (value := values.pop(name)) is not None}
-        place = replace(typer_context.obj or Place(), **given)
-        if code := asyncio.run(_run(connected(place), command, values)):
-            raise typer.Exit(code)
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        with_cluster(functools.partial(command, **values))
 
-    as_keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    run.__signature__ = inspect.Signature([*as_keywords, asked, *further])  # type: ignore[attr-defined]
-    hints = get_type_hints(command, include_extras=True)
-    run.__annotations__ = {parameter.name: hints[parameter.name] for parameter in own}
-    run.__annotations__ |= PLACE | {"typer_context": typer.Context}
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    return run
+    run.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return placed(run)
 
 
-async def _run(
-    connection: AbstractAsyncContextManager[Cluster],
-    command: Callable[..., Awaitable[Code | None]],
-    values: dict[str, Any],
-) -> Code | None:
-    async with connection as cluster:
-        return await command(cluster, **values)
+def with_cluster(work: Callable[[Cluster], Awaitable[Code | None]]) -> None:
+    """Runs a coroutine on the cluster that the flags name. Raises typer.Exit with the code that it returns."""
+
+    async def connect_and_run() -> Code | None:
+        async with connected(_place.get()) as cluster:
+            return await work(cluster)
+
+    if code := asyncio.run(connect_and_run()):
+        raise typer.Exit(code)

@@ -35,26 +35,29 @@ async def top(cluster: Cluster, *, all_namespaces: AllNamespaces = False) -> Non
     if not all_namespaces:
         await check_namespace(cluster)
     jobs: Jobs = {}
+    listed = asyncio.Event()
     with Live(console=target, auto_refresh=False, screen=True) as live:
-        watching = asyncio.create_task(_watch(cluster, "" if all_namespaces else cluster.namespace, jobs))
+        watching = asyncio.create_task(_watch(cluster, "" if all_namespaces else cluster.namespace, jobs, listed))
         try:
             while not watching.done():
-                live.update(picture(jobs.values(), height=target.height, namespaced=all_namespaces), refresh=True)
-                await asyncio.wait((watching,), timeout=SECOND)
+                if listed.is_set():
+                    live.update(picture(jobs.values(), height=target.height, namespaced=all_namespaces), refresh=True)
+                await asyncio.wait((watching,), timeout=SECOND if listed.is_set() else SECOND / 10)
             watching.result()
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
 
 
-async def _watch(cluster: Cluster, namespace: str, jobs: Jobs) -> None:
-    """Keeps `jobs` as they are; ends by an error only."""
+async def _watch(cluster: Cluster, namespace: str, jobs: Jobs, listed: asyncio.Event) -> None:
+    """Keeps `jobs` as they are, from when they are `listed`; ends by an error only."""
     columns: list[Object] = []
     async with followed(cluster, jobs_path(namespace), accept=TABLE) as changes:
         async for change in changes:
             columns = change.body.get("columnDefinitions") or columns
             rows = table_rows({**change.body, "columnDefinitions": columns})
             apply(jobs, change.kind, map(job_row, rows))
+            listed.set()
 
 
 def apply(jobs: Jobs, kind: str, rows: Iterable[JobRow]) -> None:
