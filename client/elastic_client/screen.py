@@ -29,7 +29,7 @@ from elastic_client.documents import (
     QuotaReport,
     QuotaRow,
 )
-from elastic_client.words import age, counted, now, printable, sizes
+from elastic_client.words import age, counted, printable, sizes
 
 NOT_A_TERMINAL_COLUMNS = 100_000
 STYLES = {
@@ -45,8 +45,20 @@ STYLES = {
     "Warning": "yellow",
     "Queued": "cyan",
 }
-JOB_COLUMNS = ("NAME", "STATUS", "PODS", "MIN", "MAX", "GPUS", "LIMITED BY", "RESTARTS", "AGE")
-WIDE_JOB_COLUMNS = (*JOB_COLUMNS[:-1], "WORLD", "STEP", "GOODPUT", "AGE")
+JOB_COLUMNS = [
+    "NAME",
+    "STATUS",
+    "PODS",
+    "MIN",
+    "MAX",
+    "GPUS",
+    "LIMITED BY",
+    "RESTARTS",
+    "WORLD",
+    "STEP",
+    "GOODPUT",
+    "AGE",
+]
 QUOTA_COLUMNS = ("NAME", "GUARANTEED", "USED", "BORROWED", "LENT", "LIMIT", "PENDING", "READY", "AGE")
 JOB_RESOURCE = f"elasticpytorchjob.{GROUP}"
 QUOTA_RESOURCE = f"gpuquotapolicy.{GROUP}"
@@ -122,16 +134,16 @@ def print_grid(target: Console, columns: Sequence[str], rows: Iterable[Sequence[
         target.file.write("".join(f"{line.plain}\n" for line in lines))
 
 
-def job_cells(job: JobRow, at: datetime, *, wide: bool, namespaced: bool) -> list[object]:
-    """A job's row, under JOB_COLUMNS or WIDE_JOB_COLUMNS, with its namespace before them if `namespaced`."""
-    further = [job.world_size, job.step, job.goodput] if wide else []
+def job_cells(job: JobRow, at: datetime, *, namespaced: bool) -> list[object]:
+    """A job's row, under JOB_COLUMNS, with its namespace before them if `namespaced`."""
     shown = [job.name, job.status, job.pods, job.min_pods, job.max_pods, job.gpus, job.limited_by, job.restarts]
+    further = [job.world_size, job.step, job.goodput]
     return [*([job.namespace] if namespaced else []), *shown, *further, age(job.created, at)]
 
 
-def job_columns(*, wide: bool, namespaced: bool) -> list[str]:
+def job_columns(*, namespaced: bool) -> list[str]:
     """The headings of `job_cells`."""
-    return [*(["NAMESPACE"] if namespaced else []), *(WIDE_JOB_COLUMNS if wide else JOB_COLUMNS)]
+    return [*(["NAMESPACE"] if namespaced else []), *JOB_COLUMNS]
 
 
 def quota_cells(quota: QuotaRow, at: datetime) -> list[object]:
@@ -276,9 +288,3 @@ def _shown(value: object) -> str:
 def note(text: str) -> None:
     """A remark beside the output, on stderr."""
     print(printable(text), file=sys.stderr)
-
-
-def job_list_rows(jobs: JobList, *, wide: bool, namespaced: bool) -> list[list[object]]:
-    """Rows of all jobs, as of now."""
-    at = now()
-    return [job_cells(job, at, wide=wide, namespaced=namespaced) for job in jobs.jobs]

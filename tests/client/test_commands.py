@@ -42,7 +42,7 @@ def test_list_shows_the_definitions_own_columns_by_name(tenant: Tenant):
     tenant.create("toy", status=running_status(training={"step": 120, "goodput": 0.97}))
     tenant.create("late")
     assert rows(tenant("list").out) == [
-        ["late", "Unknown", "0", "1", "3", "0", "0"],
+        ["late", "1", "3"],
         ["toy", "Running", "2", "1", "3", "8", "InsufficientNodes", "0"],
     ]
     assert rows(tenant("list", "-o", "wide").out)[1][-3:] == ["8", "120", "0.97"]

@@ -11,7 +11,7 @@ from elastic_client.cluster import Cluster
 from elastic_client.command import Format, JobName, Output
 from elastic_client.commands.events import events_of
 from elastic_client.documents import Document, job_report
-from elastic_client.jobs import all_jobs, check_namespace, find_job, find_report, tell_unknown
+from elastic_client.jobs import all_jobs, check_namespace, find_job, find_report, listed, tell_unknown
 from elastic_client.words import now
 
 AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of all namespaces.")]
@@ -19,18 +19,20 @@ AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Job
 
 async def list_jobs(cluster: Cluster, *, all_namespaces: AllNamespaces = False, output: Output = Format.TABLE) -> None:
     """List jobs: how many pods each has, and what limits it."""
-    jobs = await all_jobs(cluster, "" if all_namespaces else cluster.namespace)
-    if not jobs.jobs and not all_namespaces:
+    namespace = "" if all_namespaces else cluster.namespace
+    if output not in (Format.TABLE, Format.WIDE):
+        jobs = await all_jobs(cluster, namespace)
+        if not jobs.jobs and namespace:
+            await check_namespace(cluster)
+        printed(jobs, output)
+        return
+    columns, rows = await listed(cluster, namespace, wide=output == Format.WIDE)
+    if rows:
+        screen.print_grid(screen.console(), columns, rows)
+        return
+    if namespace:
         await check_namespace(cluster)
-    if printed(jobs, output):
-        return
-    if not jobs.jobs:
-        where = "any namespace" if all_namespaces else f"namespace {cluster.namespace}"
-        screen.note(f"no jobs in {where}")
-        return
-    wide = output == Format.WIDE
-    columns = screen.job_columns(wide=wide, namespaced=all_namespaces)
-    screen.print_grid(screen.console(), columns, screen.job_list_rows(jobs, wide=wide, namespaced=all_namespaces))
+    screen.note(f"no jobs in namespace {namespace}" if namespace else "no jobs in any namespace")
 
 
 async def describe(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:

@@ -76,9 +76,9 @@ def picture(jobs: Iterable[JobRow], *, height: int, namespaced: bool) -> Text:
     ordered = sorted(jobs, key=lambda job: (job.status in FINISHED, -job.gpus, job.namespace, job.name))
     fits = max(1, height - LINES_AROUND)
     at = now()
-    rows = [screen.job_cells(job, at, wide=True, namespaced=namespaced) for job in ordered[:fits]]
+    rows = [screen.job_cells(job, at, namespaced=namespaced) for job in ordered[:fits]]
     hidden = len(ordered) - len(rows)
-    lines = [Text(summary(ordered)), Text(), *screen.grid(screen.job_columns(wide=True, namespaced=namespaced), rows)]
+    lines = [Text(summary(ordered)), Text(), *screen.grid(screen.job_columns(namespaced=namespaced), rows)]
     rest = [Text(f"and {hidden} more")] if hidden else []
     return Text("\n", no_wrap=True, overflow="crop").join([*lines, *rest])
 
