@@ -8,7 +8,7 @@ python with a script, so that it can change its size; any other command stays, a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -371,3 +371,20 @@ def _count(value: object, path: Path) -> int:
 
 def _dotted(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
+
+
+def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str] = ()) -> Iterator[Converted]:
+    """Each object of a file: PyTorchJobs as jobs, the others as they are, the items of a List one by one.
+
+    Raises:
+        ConvertError: there is no PyTorchJob among them, or one cannot be converted.
+    """
+    items = [item for body in bodies for item in (body.get("items") or [] if body.get("kind") == "List" else [body])]
+    if not any(item.get("kind") == KIND for item in items):
+        kinds = ", ".join(str(item.get("kind")) for item in items) or "nothing"
+        raise ConvertError(f"kind: {kinds}: must be {KIND}, at least once")
+    for item in items:
+        if item.get("kind") == KIND:
+            yield from_pytorchjob(item, entrypoint=entrypoint)
+        else:
+            yield Converted(dict(item), notes=(f"{item.get('kind')}: stays as it is.",))

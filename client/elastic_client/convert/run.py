@@ -68,9 +68,9 @@ RUN_FLAGS = tuple(f"--{one.name.replace('_', '-')}" for one in fields(RunFlags) 
 def from_flags(typed: RunFlags) -> Converted:
     """The job of these flags. Raises ConvertError with the flag, its value and what to write instead."""
     report = Report()
+    program = _program(typed, report)
     if not typed.image:
         raise ConvertError(NO_IMAGE)
-    program = _program(typed, report)
     fewest, most = _sizes(typed, program)
     for option in program.dropped:
         if option.name != NNODES:

@@ -67,15 +67,23 @@ def _options(name: str, spec: JobSpec) -> Iterator[str]:
     fewest, most = spec.sizes()[0], spec.sizes()[-1]
     yield f"--job-name={name}"
     yield f"--nodes={fewest}-{most}" if fewest < most else f"--nodes={most}"
-    yield "--ntasks-per-node=1"
-    asked = [requests_of(spec.template_of(role)) for role in _roles(spec)]
+    asked = _asked(spec)
     if gpus := max(gpus_of(spec.template_of(role)) for role in _roles(spec)):
         yield f"--gpus-per-node={gpus}"
-    if cpu := max(one.get("cpu", 0) for one in asked):
-        yield f"--cpus-per-task={-(-cpu // 1000)}"
+    if cpus := _cpus(spec):
+        yield f"--cpus-per-task={cpus}"
     if memory := max(one.get("memory", 0) for one in asked):
         yield f"--mem={-(-memory // MEBIBYTE)}M"
     yield from _endings(spec)
+
+
+def _asked(spec: JobSpec) -> list[dict[str, int]]:
+    return [requests_of(spec.template_of(role)) for role in _roles(spec)]
+
+
+def _cpus(spec: JobSpec) -> int:
+    """Of a node; 0 if the manifest asks for none."""
+    return -(-max(one.get("cpu", 0) for one in _asked(spec)) // 1000)
 
 
 def _endings(spec: JobSpec) -> Iterator[str]:
@@ -105,8 +113,8 @@ def _differences(spec: JobSpec) -> Iterator[str]:
     if is_elastic(spec):
         yield (
             "Grow: Slurm gives a running job no more nodes. It starts with as many as are free, up to the most, and can"
-            " only shrink: the others train on when a node is lost. More nodes come with the next start, as after"
-            " `scontrol requeue ID`."
+            " only shrink: the others train on half a minute after a node is lost, or, where its connections stay open,"
+            " after a collective has timed out. More nodes come with the next start, as after `scontrol requeue ID`."
         )
     else:
         yield "Replace a node: when one is lost, the job starts again, from the queue."
@@ -189,7 +197,7 @@ def _start(spec: JobSpec, line: JobLine) -> Iterator[str]:
         yield f"export {name}={value}"
     if not spec.active_deadline_seconds:
         yield BACK_INTO_THE_QUEUE
-    step = ["srun", *(["--no-kill", "--kill-on-bad-exit=0"] if is_elastic(spec) else [])]
+    step = [*_step(spec)]
     ranked = [variable for variable in line.variables if variable.needs_rank]
     if ranked:
         yield "# shellcheck disable=SC2016 # each node's own shell reads it"
@@ -199,6 +207,21 @@ def _start(spec: JobSpec, line: JobLine) -> Iterator[str]:
         yield f"exec {command}"
     else:
         yield f"{command} &\nwait $!"
+
+
+def _step(spec: JobSpec) -> Iterator[str]:
+    """`srun` and its options.
+
+    One task per node is said here only: beside a range of nodes sbatch takes it for the number of nodes. CPUs are said
+    again, as srun takes no --cpus-per-task from sbatch.
+    """
+    yield "srun"
+    yield "--ntasks-per-node=1"
+    if cpus := _cpus(spec):
+        yield f"--cpus-per-task={cpus}"
+    if is_elastic(spec):
+        yield "--no-kill"
+        yield "--kill-on-bad-exit=0"
 
 
 def _with_rank(ranked: list[Variable]) -> list[str]:
