@@ -11,8 +11,9 @@ import sys
 import typer
 from typer.exceptions import Abort, TyperException
 
-from elastic_client.command import on_cluster, remember_place
-from elastic_client.commands import change, completion, doctor, events, logs, look, quota, top, wait
+from elastic_client.command import all_placed, on_cluster, remember_place
+from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait
+from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
 from elastic_client.words import printable
 
@@ -44,6 +45,13 @@ quotas.command("describe")(on_cluster(quota.describe_quota))
 app.add_typer(quotas, name="quota")
 app.command("doctor")(on_cluster(doctor.doctor))
 app.command("completion")(completion.completion)
+
+runs = typer.Typer()
+convert.add_run(runs, submit.submit)
+# A line of Run:ai is taken as it is typed: what names the cluster stands before `submit-dist`.
+app.add_typer(all_placed(runs, but="submit-dist"))
+app.add_typer(convert.import_app, name="import")
+app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 
 
 def main() -> None:

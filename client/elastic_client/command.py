@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import replace
 from enum import StrEnum
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 
@@ -20,11 +20,13 @@ from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.exits import Code
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace. Default: the context's.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: the current one.")]
 Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig. Default: $KUBECONFIG.")]
-PLACE = {"namespace": Namespace, "context": Context, "kubeconfig": Kubeconfig}
+PLACE = {"in_namespace": Namespace, "in_context": Context, "in_kubeconfig": Kubeconfig}
+"""Parameters that no command has for itself."""
 
 
 class Format(StrEnum):
@@ -60,13 +62,21 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        given = {name: value for name in PLACE if (value := values.pop(name)) is not None}
+        given = {name.removeprefix("in_"): value for name in PLACE if (value := values.pop(name)) is not None}
         _place.set(replace(_place.get(), **given))
         command(**values)
 
     run.__signature__ = inspect.Signature([*parameters, *further])  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*parameters, *further]}
     return run
+
+
+def all_placed(app: typer.Typer, *, but: str = "") -> typer.Typer:
+    """The app, with the flags that name a cluster at all of its commands `but` one."""
+    for command in app.registered_commands:
+        if command.callback is not None and command.name != but:
+            command.callback = placed(command.callback)
+    return app
 
 
 def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]]) -> Callable[..., None]:
@@ -87,10 +97,16 @@ def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]
 
 def with_cluster(work: Callable[[Cluster], Awaitable[Code | None]]) -> None:
     """Runs a coroutine on the cluster that the flags name. Raises typer.Exit with the code that it returns."""
+    if code := result_of(work):
+        raise typer.Exit(code)
 
-    async def connect_and_run() -> Code | None:
-        async with connected(_place.get()) as cluster:
+
+def result_of(work: Callable[[Cluster], Awaitable[T]], *, namespace: str | None = None) -> T:
+    """What a coroutine on the cluster returns. `namespace` is the one to work in if no flag names another."""
+
+    async def connect_and_work() -> T:
+        place = _place.get()
+        async with connected(replace(place, namespace=place.namespace or namespace)) as cluster:
             return await work(cluster)
 
-    if code := asyncio.run(connect_and_run()):
-        raise typer.Exit(code)
+    return asyncio.run(connect_and_work())

@@ -24,8 +24,6 @@ api, cluster, definitions, kubeconfig = apiserver.api, apiserver.cluster, apiser
 jobs, new_namespace, policies = apiserver.jobs, apiserver.new_namespace, apiserver.policies
 proxies, proxy = apiserver.proxies, apiserver.proxy
 
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -88,17 +86,18 @@ class Tenant:
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: Cluster, api: httpx.Client) -> Iterator[account.Installed]:
-    """The chart's definitions and roles."""
-    api.post("/api/v1/namespaces", json={"metadata": {"name": account.NAMESPACE}})
-    installed = account.install(cluster, api)
-    yield installed
-    account.uninstall(installed)
+def roles(cluster: Cluster, api: httpx.Client, definitions: None) -> Iterator[None]:  # noqa: ARG001 - it only has to be there
+    """What the chart adds to the cluster roles `view` and `edit`."""
+    added = [one for one in account.rendered() if one["metadata"]["name"].endswith(("-jobs-view", "-jobs-edit"))]
+    account.apply(cluster, [one for one in added if one["kind"] == "ClusterRole"])
+    yield
+    for one in added:
+        api.delete(f"{account.RBAC}/clusterroles/{one['metadata']['name']}").raise_for_status()
 
 
 @pytest.fixture
 def tenant_with(
-    installed: account.Installed,  # noqa: ARG001 - it only has to be there
+    roles: None,  # noqa: ARG001 - it only has to be there
     cluster: Cluster,
     api: httpx.Client,
     new_namespace: Callable[[], Jobs],
@@ -132,7 +131,7 @@ def _token(api: httpx.Client, namespace: str, role: str) -> str:
     subject = {"kind": "ServiceAccount", "name": "dev", "namespace": namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
     binding = {"metadata": {"name": "dev"}, "roleRef": reference, "subjects": [subject]}
-    api.post(f"{RBAC}/namespaces/{namespace}/rolebindings", json=binding).raise_for_status()
+    api.post(f"{account.RBAC}/namespaces/{namespace}/rolebindings", json=binding).raise_for_status()
     return account.token_of(api, "dev", namespace)
 
 

@@ -117,6 +117,41 @@ def test_a_job_is_scaled_suspended_resumed_and_deleted(tenant: Tenant):
     assert tenant.jobs.api.get(f"{tenant.jobs.path}/toy").status_code == httpx.codes.NOT_FOUND
 
 
+def test_run_makes_a_job_and_says_what_to_type_next(tenant: Tenant):
+    ended = tenant.elastic(
+        "run", *tenant.words, "--name", "first", "--workers", "2:8", "-i", "train:1", "--", "train.py"
+    )
+    assert ended.out == f"job first is created in namespace {tenant.jobs.namespace}\n"
+    assert f"`kubectl elastic logs -f first -n {tenant.jobs.namespace}" in ended.err.splitlines()[-1]
+    spec = tenant.jobs.get("first")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (2, 8)
+    again = tenant.elastic(*tenant.words, "run", "--name", "first", "-i", "train:1", "--", "train.py")
+    assert again.code == Code.REFUSED
+    assert "already exists: choose another --name" in again.err.splitlines()[-1]
+    exported = tenant("export", "yaml", "first")
+    assert yaml.safe_load(exported.out)["spec"]["maxReplicas"] == 8
+    assert tenant("export", "yaml", "second").code == Code.NOT_FOUND
+
+
+def test_run_ends_with_the_code_of_its_wait(tenant: Tenant, tmp_path: Path):
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        command = [sys.executable, "-m", "elastic_client", "run", *tenant.words]
+        command += ["--name", "first", "-i", "train:1", "--wait", "--", "train.py"]
+        running = subprocess.Popen(command, stderr=file, stdout=file, env=os.environ)
+    eventually("its wait", lambda: "job first: Unknown" in log.read_text(), report=log.read_text)
+    tenant.tell("first", ended_status("Failed", "Exit 3."))
+    eventually("its end", lambda: running.poll() is not None, report=log.read_text)
+    assert running.returncode == Code.FAILED, log.read_text()
+
+
+def test_a_run_that_is_wrong_or_forbidden_makes_no_job(tenant: Tenant, elastic: Elastic):
+    wrong = elastic("run", "-i", "train:1", "--workers", "8:2", "--", "train.py")
+    assert (wrong.code, "--workers 8:2" in wrong.line) == (Code.USAGE, True)
+    words = ("--kubeconfig", str(tenant.kubeconfig), "-n", "kube-system", "-i", "train:1", "--", "train.py")
+    assert elastic("run", *words).code == Code.NOT_ALLOWED
+
+
 @pytest.mark.parametrize(
     ("status", "code", "told"),
     [
@@ -284,6 +319,6 @@ def test_completion_by_kubectl_completes_commands(elastic: Elastic, tmp_path: Pa
     script.write_text(FOR_KUBECTL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["sh", script, "su"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+        ["sh", script, "sus"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["suspend", ":4"]

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from elastic_api.policy import COLLECTION
-from elastic_client.__main__ import app
+from elastic_client.__main__ import app, runs
 from elastic_client.commands.doctor import own_version
 from elastic_client.exits import MEANINGS
 from tests.api.policies import make_policy
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.policies_api import MERGE, Policies, quota
-from tests.client.conftest import Tenant
+from tests.client.conftest import Ended, Tenant
 from tests.client.objects import condition, ended_status, make_event, running_status
 from tests.docs.pages import blocks, text
 
@@ -38,7 +38,14 @@ def plain(output: str, namespace: str = "") -> str:
     output = output.replace(namespace, "team-a") if namespace else output
     output = re.sub(r"https://\S+:\d+", "https://api.example.com:6443", output)
     output = re.sub(r"Kubernetes v\S+", "Kubernetes v1.36.3", output).replace(f"client {own_version()}", "client 0.2.0")
-    return "\n".join(re.sub(r" {2,}", "  ", line).rstrip() for line in AGE.sub("AGE", output).splitlines()).strip()
+    lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in AGE.sub("AGE", output).splitlines()]
+    return "\n".join(lines).strip()
+
+
+def in_order(ended: Ended) -> str:
+    """Both streams; `run` alone says something on stderr before its output."""
+    notes, _, following = ended.err.partition("next: ")
+    return f"{notes}{ended.out}next: {following}" if following else ended.out + ended.err
 
 
 def prepare(tenant: Tenant, api: httpx.Client, policies: Policies) -> None:
@@ -82,7 +89,7 @@ def test_the_examples_of_the_page_print_what_it_says(
         mine = kubeconfig if command.startswith("quota") else tmp_path / "config"
         monkeypatch.setenv("KUBECONFIG", str(mine))
         ended = tenant.elastic(*shlex.split(command))
-        assert plain(ended.out + ended.err, tenant.jobs.namespace) == plain(output), command
+        assert plain(in_order(ended), tenant.jobs.namespace) == plain(output), command
 
 
 def test_the_page_has_the_exit_codes_of_the_program():
@@ -91,5 +98,5 @@ def test_the_page_has_the_exit_codes_of_the_program():
 
 
 def test_the_page_names_each_command():
-    named = [str(command.name) for command in app.registered_commands]
+    named = [str(command.name) for command in [*app.registered_commands, *runs.registered_commands]]
     assert [name for name in named if not re.search(rf"(`|elastic ){name}\b", text(PAGE))] == []

@@ -65,7 +65,7 @@ async def logs(
     only = pod or (None if rank is None else pod_of_rank(status, rank))
     options = {} if tail is None else {"tailLines": tail}
     if follow:
-        await _follow(cluster, body, only, options)
+        await follow_logs(cluster, body, only, options)
         return
     pods = (await cluster.get(_pods_path(cluster), labelSelector=selector(body)))["items"]
     chosen = choose(pods, status, job=job, only=only)
@@ -145,11 +145,13 @@ async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]
         heads[index] = await anext(streams[index], None)
 
 
-async def _follow(cluster: Cluster, job: Object, only: str | None, options: dict[str, int]) -> None:
-    """Until the job has ended, and a little longer for the last lines."""
+async def follow_logs(
+    cluster: Cluster, job: Object, only: str | None = None, options: Mapping[str, int] | None = None
+) -> None:
+    """Prints what the pods print until the job has ended, and a little longer for the last lines."""
     screen.note(f"logs of job {job['metadata']['name']} until it ends; Ctrl-C ends this")
     streams: dict[str, asyncio.Task[None]] = {}
-    starting = asyncio.create_task(_start_streams(cluster, job, only, options, streams))
+    starting = asyncio.create_task(_start_streams(cluster, job, only, options or {}, streams))
     ending = asyncio.create_task(_await_end(cluster, job))
     try:
         await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
@@ -166,7 +168,7 @@ async def _follow(cluster: Cluster, job: Object, only: str | None, options: dict
 
 
 async def _start_streams(
-    cluster: Cluster, job: Object, only: str | None, options: dict[str, int], streams: dict[str, asyncio.Task[None]]
+    cluster: Cluster, job: Object, only: str | None, options: Mapping[str, int], streams: dict[str, asyncio.Task[None]]
 ) -> None:
     """A stream for each pod as it starts; a pod that comes again under its name is another one."""
     name, status = job["metadata"]["name"], status_of(job)
@@ -179,7 +181,7 @@ async def _start_streams(
                     streams[uid] = asyncio.create_task(_stream(cluster, one, len(streams), options))
 
 
-async def _stream(cluster: Cluster, one: Source, place: int, options: dict[str, int]) -> None:
+async def _stream(cluster: Cluster, one: Source, place: int, options: Mapping[str, int]) -> None:
     """A pod that goes takes its log with it: what comes then is no error of the command."""
     try:
         async with _lines(cluster, one, follow="true", **options) as lines:

@@ -4,8 +4,8 @@
     app.add_typer(commands.export_app, name="export")    # or commands.make_export_app(read_job) to take names, too
     commands.add_run(app, submit)                        # `run` and `submit-dist`
 
-Manifests go to standard output, what is said about them to standard error. A `ConvertError` is one line there, and exit
-code 2, that of every wrong call.
+Manifests go to standard output, what is said about them to standard error. A `ConvertError` is one line there, and the
+exit code of every wrong call.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from elastic_client.exits import ClientError, Code
+
 if TYPE_CHECKING:
     from elastic_client.convert.converted import Converted
     from elastic_client.convert.run import RunFlags
 
-WRONG_CALL = 2
-"""The exit code of a call that must be written otherwise."""
 REST = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the flags that are known belongs to torchrun and the command."""
 ReadJob = Callable[[str], Mapping[str, Any]]
@@ -248,14 +248,13 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """A ConvertError as one line and exit code 2."""
+    """A ConvertError as one line, with the exit code of a wrong call."""
     from elastic_client.convert.converted import ConvertError
 
     try:
         yield
     except ConvertError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(WRONG_CALL) from None
+        raise ClientError(Code.USAGE, str(error)) from None
 
 
 def _from_runai(words: list[str]) -> Converted:
