@@ -65,9 +65,6 @@ def main() -> None:
         _end(Code.USAGE, f"{error.format_message().rstrip('.')}; see --help")
     except (KeyboardInterrupt, Abort):
         sys.exit(Code.INTERRUPTED)
-    except BrokenPipeError:  # whoever reads has enough, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Code.DONE)
     except Exception as error:
         if "ELASTIC_DEBUG" in os.environ:
             raise

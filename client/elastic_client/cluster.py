@@ -219,6 +219,8 @@ def _network_errors(server: str) -> Iterator[None]:
     except (httpx.RemoteProtocolError, httpx.ReadError) as error:
         told = f"the connection to {server} broke: {printable(str(error)) or type(error).__name__}; try again"
         raise ConnectionLostError(Code.UNREACHABLE, told) from None
+    except BrokenPipeError:  # whoever reads our output has gone; those of connections are httpx' own
+        raise
     except (APITimeoutError, httpx.TimeoutException):
         told = f"{server} did not answer within {ANSWER_SECONDS} s"
     except (httpx.TransportError, ssl.SSLError, OSError) as error:

@@ -17,10 +17,14 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 import typer
 
 from elastic_client.cluster import Cluster, Place, connected
-from elastic_client.exits import Code
+from elastic_client.exits import ClientError, Code
+from elastic_client.jobs import all_jobs
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+COMPLETION_SECONDS = 3
+"""For the API server's answer, while a person waits for a completion."""
 
 Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Namespace. Default: the context's.")]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig. Default: the current one.")]
@@ -40,7 +44,25 @@ class Format(StrEnum):
 
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
+
+
+def job_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Jobs whose names begin so, for a shell that completes; none where they cannot be had quickly."""
+    typed = {**(context.parent.params if context.parent else {}), **context.params}
+    given = {name: typed.get(name) or typed.get(f"in_{name}") for name in ("namespace", "context", "kubeconfig")}
+
+    async def names() -> list[str]:
+        async with asyncio.timeout(COMPLETION_SECONDS), connected(Place(**given)) as cluster:
+            return [job.name for job in (await all_jobs(cluster, cluster.namespace)).jobs]
+
+    try:
+        return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+    except (ClientError, TimeoutError):
+        return []
+
+
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.", autocompletion=job_names)]
+JobNames = Annotated[list[str], typer.Argument(metavar="JOB...", help="Names of jobs.", autocompletion=job_names)]
 
 
 _place: ContextVar[Place] = ContextVar("place")

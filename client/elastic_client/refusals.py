@@ -18,6 +18,10 @@ LOGIN = "your credentials are not accepted: log in again, or name another contex
 NO_API_SERVER = "{server} does not answer as an API server: check the address in your kubeconfig"
 
 
+class GoneError(ClientError):
+    """The server no longer knows the version that a watch began with: list again."""
+
+
 def refusal(status: int, body: bytes, path: str, *, server: str) -> ClientError:
     """The error for an answer with HTTP status `status` >= 400 to a request for `path`."""
     told = _status_object(body)
@@ -27,6 +31,8 @@ def refusal(status: int, body: bytes, path: str, *, server: str) -> ClientError:
         return ClientError(Code.NOT_ALLOWED, _forbidden(told))
     if status == 404:
         return _not_found(told, path, server)
+    if status == 410:
+        return GoneError(Code.DEFECT, _line(told.get("message") or "that version is gone"))
     if status in (400, 409, 422):
         return ClientError(Code.REFUSED, _invalid(told))
     if status == 429 or status >= 500:

@@ -12,6 +12,7 @@ from typing import IO
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from elastic_api.job import GROUP
@@ -176,12 +177,20 @@ def print_why(target: Console, report: JobReport, at: datetime) -> None:
     target.print(head + Text(f", {size}, {counted(job.gpus, 'GPU')}, {counted(job.restarts, 'restart')}"))
     for title, text in _paragraphs(report, at):
         target.print()
-        target.print(Text(title, "bold"))
-        target.print(Text(INDENT + printable(text)), soft_wrap=not target.is_terminal)
+        print_paragraph(target, title, text)
     if report.history:
         target.print()
         target.print(Text("Changes of size, newest first", "bold"))
         print_grid(target, ("AGO", "PODS", "REASON", "PAUSE", "STEPS LOST", "WHY"), _history_cells(report, at))
+
+
+def print_paragraph(target: Console, title: str, text: str) -> None:
+    """A heading, and a text indented under it; a terminal wraps it."""
+    target.print(Text(title, "bold"), soft_wrap=True)
+    if text and target.is_terminal:
+        target.print(Padding(Text(printable(text)), (0, 0, 0, len(INDENT))))
+    elif text:
+        target.print(Text(INDENT + printable(text)), soft_wrap=True)
 
 
 def print_pods(target: Console, report: JobReport) -> None:
@@ -219,9 +228,7 @@ def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:
         print_grid(target, columns, [_flavor_cells(flavor) for flavor in report.flavors])
     target.print()
     for condition in report.conditions:
-        target.print(Text(f"{condition.type}: {condition.status} ({condition.reason})", "bold"))
-        if condition.message:
-            target.print(Text(INDENT + printable(condition.message)), soft_wrap=not target.is_terminal)
+        print_paragraph(target, f"{condition.type}: {condition.status} ({condition.reason})", condition.message)
 
 
 def _flavor_cells(flavor: FlavorAmounts) -> list[object]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from elastic_client.cluster import JSON, Cluster, ConnectionLostError, Object
+from elastic_client.exits import Code
+from elastic_client.refusals import GoneError
 
 WATCH_SECONDS = 240
 """After which the server ends a watch, and the next one is opened."""
 PAUSE_SECONDS = 1
-"""Before a watch is opened again whose connection broke."""
+"""From the beginning of a watch to that of the next one, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,6 @@ class Change:
         return found
 
 
-class ExpiredError(Exception):
-    """The server no longer knows the version that a watch began with."""
-
-
 @asynccontextmanager
 async def followed(
     cluster: Cluster, path: str, *, accept: str = JSON, **params: str | int
@@ -49,9 +47,9 @@ async def _changes(cluster: Cluster, path: str, **params: Any) -> AsyncGenerator
         listed = await cluster.get(path, **params)
         yield Change("LIST", listed)
         since = listed["metadata"]["resourceVersion"]
-        with suppress(ExpiredError):
+        with suppress(GoneError):
             while True:
-                async with aclosing(_watch(cluster, path, since=since, **params)) as watch:
+                async with _not_too_often(), aclosing(_watch(cluster, path, since=since, **params)) as watch:
                     async for change in watch:
                         since = _version(change.body) or since
                         yield change
@@ -60,16 +58,27 @@ async def _changes(cluster: Cluster, path: str, **params: Any) -> AsyncGenerator
 async def _watch(cluster: Cluster, path: str, *, since: str, **params: Any) -> AsyncGenerator[Change]:
     """Until the server ends it or the connection breaks: whether the server is still there, the next watch tells."""
     params |= {"watch": "1", "resourceVersion": since, "timeoutSeconds": WATCH_SECONDS}
-    try:
+    with suppress(ConnectionLostError):
         async with cluster.lines(path, pause_seconds=2 * WATCH_SECONDS, **params) as lines:
             async for line in lines:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
-                    raise ExpiredError(event["object"].get("message", ""))
+                    raise GoneError(Code.DEFECT, event["object"].get("message", ""))
                 if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
                     yield Change(event["type"], event["object"])
-    except ConnectionLostError:
-        await asyncio.sleep(PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def _not_too_often() -> AsyncIterator[None]:
+    """A server that ends each watch at once is not asked again at once."""
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    try:
+        yield
+    except GoneError:
+        await asyncio.sleep(begun + PAUSE_SECONDS - clock())
+        raise
+    await asyncio.sleep(begun + PAUSE_SECONDS - clock())
 
 
 def _version(changed: Object) -> str:

@@ -306,6 +306,13 @@ async def test_a_followed_list_is_asked_for_once_and_survives_what_watches_do(pr
         assert (change.kind, len(change.objects)) == ("LIST", 2)
         assert len([entry for entry in proxy.log if not entry.request.watches]) == 2
 
+        next_ = asyncio.ensure_future(anext(changes))
+        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches == 1)
+        proxy.answer(410, where=lambda request: request.watches, times=1)
+        proxy.cut()
+        change = await within(SECONDS, next_)
+        assert (change.kind, len(change.objects)) == ("LIST", 2)
+
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_that_calls_this_program(elastic: Elastic, shell):
@@ -313,12 +320,20 @@ def test_completion_prints_a_script_that_calls_this_program(elastic: Elastic, sh
     assert (ended.code, "_ELASTIC_COMPLETE" in ended.out) == (0, True), ended
 
 
-def test_completion_by_kubectl_completes_commands(elastic: Elastic, tmp_path: Path):
+def test_kubectl_completes_commands_and_jobs(elastic: Elastic, tenant: Tenant, tmp_path: Path):
     assert elastic("completion", "kubectl").out == FOR_KUBECTL
+    tenant.create("toy")
+    tenant.create("other")
     script = tmp_path / "kubectl_complete-elastic"
     script.write_text(FOR_KUBECTL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["sh", script, "sus"], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["suspend", ":4"]
+
+    def completed(*words: str) -> list[str]:
+        environ = {**os.environ, "PATH": path}
+        done = subprocess.run(["sh", script, *words], env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert completed("sus") == ["suspend", ":4"]
+    assert completed("why", *tenant.words, "t") == ["toy", ":4"]
+    assert completed(*tenant.words, "why", "") == ["other", "toy", ":4"]
+    assert completed("why", "--kubeconfig", "/nowhere", "t") == [":4"]

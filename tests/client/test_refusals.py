@@ -39,6 +39,7 @@ def status(message: str = "", **details: object) -> bytes:
         (409, status("the object has been modified"), JOB, Code.REFUSED, "the object has been modified"),
         (429, status("too many requests"), JOB, Code.UNREACHABLE, "too many requests; try again"),
         (503, b"upstream", JOB, Code.UNREACHABLE, "HTTP 503; try again"),
+        (410, status("too old resource version"), JOB, Code.DEFECT, "too old"),
         (418, b"", JOB, Code.DEFECT, "answers 418"),
     ],
 )

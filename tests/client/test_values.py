@@ -9,7 +9,7 @@ import pytest
 
 from elastic_api.job import KIND, JobSpec
 from elastic_api.status import JobStatus
-from elastic_client.cluster import Place, _split
+from elastic_client.cluster import Place, _network_errors, _split
 from elastic_client.commands.change import Bounds, bounds
 from elastic_client.commands.doctor import _aliases, compare_fields, minor
 from elastic_client.commands.events import concerns
@@ -136,6 +136,13 @@ async def test_one_log_is_printed_as_it_is():
 async def test_a_line_ends_at_a_newline_and_at_nothing_else():
     answer = httpx.Response(200, content="10%\r20%\n\x85 \u2028 end\nlast".encode())
     assert [line async for line in _split(answer)] == ["10%\r20%", "\x85 \u2028 end", "last"]
+
+
+def test_a_reader_that_has_gone_is_no_trouble_of_the_network():
+    with pytest.raises(BrokenPipeError), _network_errors("https://it"):
+        raise BrokenPipeError
+    with pytest.raises(ClientError, match="https://it cannot be reached: no route"), _network_errors("https://it"):
+        raise httpx.ConnectError("no route")
 
 
 OTHERS = [

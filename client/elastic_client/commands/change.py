@@ -10,7 +10,7 @@ import typer
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster
-from elastic_client.command import Format, JobName, Output
+from elastic_client.command import Format, JobName, JobNames, Output
 from elastic_client.commands.look import printed
 from elastic_client.documents import JobReport, job_report
 from elastic_client.exits import ClientError, Code
@@ -44,7 +44,6 @@ def bounds(size: str) -> Bounds:
 Size = Annotated[
     Bounds, typer.Argument(metavar="SIZE", parser=bounds, help="Pods, master included: 2:8, or 4 for at most 4.")
 ]
-JobNames = Annotated[list[str], typer.Argument(metavar="JOB...", help="Names of jobs.")]
 
 
 async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = Format.TABLE) -> None:

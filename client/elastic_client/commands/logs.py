@@ -176,6 +176,10 @@ async def _start_streams(
         async for change in changes:
             for pod in change.objects if change.kind != "DELETED" else ():
                 uid = pod["metadata"]["uid"]
+                if sum(not task.done() for task in streams.values()) >= MOST_PODS:
+                    raise ClientError(
+                        Code.USAGE, f"job {name} has more than {MOST_PODS} pods: choose by --rank or --pod"
+                    )
                 if uid not in streams and has_started(pod) and only in (None, pod["metadata"]["name"]):
                     one = source(pod, name, status) if only is None else Source(only, main_container_of(pod))
                     streams[uid] = asyncio.create_task(_stream(cluster, one, len(streams), options))
