@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -12,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from elastic_client.convert import commands
-from tests.docs.pages import REPOSITORY
+from tests.docs.pages import REPOSITORY, blocks
 
 TOY = str(REPOSITORY / "examples" / "toy" / "job.yaml")
 SCRIPT = str(REPOSITORY / "examples" / "slurm" / "sbatch_run.sh")
@@ -109,3 +110,21 @@ def test_the_commands_load_neither_the_models_nor_yaml_until_they_run():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+SHOWN = [line for block in blocks("docs/coming-from.md", "text") for line in block.commands]
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_each_line_of_the_page_works_as_it_stands(line, tmp_path, monkeypatch):
+    for name, path in (
+        ("job.yaml", TOY),
+        ("job.sh", SCRIPT),
+        ("pytorchjob.yaml", NCCL if "--entrypoint" in line else SIMPLE),
+    ):
+        (tmp_path / name).write_text(Path(path).read_text())
+    monkeypatch.chdir(tmp_path)
+    kubectl, elastic, *words = shlex.split(line)
+    result, made = call(*words)
+    assert ((kubectl, elastic), result.exit_code) == (("kubectl", "elastic"), 0), result.stderr
+    assert len(made) == (words[0] in ("run", "submit-dist"))

@@ -211,6 +211,19 @@ def test_a_command_line_has_the_variables_and_the_rank_of_its_machine():
     assert all(line.endswith("python t.py") and "PET_NNODES=2 " in line for line in lines)
 
 
+def test_a_word_with_a_variable_has_its_value_when_the_line_is_typed(tmp_path):
+    body = make_job(args=["train.py", "$(A)/$(MASTER_ADDR)"], env=[{"name": "A", "value": "x"}])
+    lines = [line for line in to_torchrun(body, host="h") if not line.startswith("#")]
+    (tmp_path / "torchrun").write_text('#!/bin/bash\necho "${@: -1}"\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    said = [
+        subprocess.run(["bash", "-c", line], env=environ, capture_output=True, text=True, check=True).stdout
+        for line in lines
+    ]
+    assert said == ["x/h\n", "x/h\n"]
+
+
 def test_the_lines_are_for_each_role_s_own_processes():
     body = yaml.safe_load((REPOSITORY / "examples" / "heterogeneous" / "job.yaml").read_text())
     lines = [line for line in to_torchrun(body) if not line.startswith("#")]
