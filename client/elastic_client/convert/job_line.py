@@ -85,27 +85,22 @@ class JobLine:
         return [*launcher, "--standalone", f"{NPROC}={self.nproc}", *own, *program]
 
     def settings(self, place: Place) -> dict[str, str]:
-        """The operator's variables that a command reads which is not torchrun itself, as text for a shell."""
-        if self.is_torchrun:
-            return {}
-        return {
-            contract.ENV_MASTER_ADDR: place.address,
-            contract.ENV_MASTER_PORT: place.port,
-            contract.ENV_WORLD_SIZE: place.size,
-            contract.ENV_NNODES: place.nnodes,
-            contract.ENV_NPROC_PER_NODE: str(self.nproc),
-            contract.ENV_RDZV_BACKEND: "c10d",
-            contract.ENV_RDZV_ENDPOINT: place.endpoint,
-            contract.ENV_RDZV_ID: place.run_id,
-            **({contract.ENV_RDZV_CONF: place.conf} if place.conf else {}),
-            contract.ENV_MAX_RESTARTS: str(MAX_RESTARTS),
-        }
+        """The operator's variables that the command reads, as text for a shell: all, where it is not torchrun."""
+        values = _settings(place, self.nproc)
+        return {name: value for name, value in values.items() if not self.is_torchrun or name in self._referred()}
+
+    def _referred(self) -> set[str]:
+        """The variables that Kubernetes would put into the words and into other variables."""
+        words = [*(self._main.get("command") or ()), *(self._main.get("args") or ())]
+        texts = [*words, *(variable.value for variable in self.variables)]
+        return {match[1] for text in texts for match in _REFERENCE.finditer(text) if match[1]}
 
     def quoted(self, text: str) -> str:
         """A text of the manifest as a word for a shell, with variables where Kubernetes would have put values."""
-        known = {variable.name for variable in self.variables} | set(contract.RESERVED_ENV) | {contract.ENV_POD_RANK}
+        known = {variable.name for variable in self.variables} | OPERATOR_S
         if not any(match[1] in known for match in _REFERENCE.finditer(text)):
-            return shlex.quote(text.replace("$$(", "$("))
+            plain = text.replace("$$(", "$(")
+            return f'"{_in_quotes(plain)}"' if "$" in plain or "`" in plain else shlex.quote(plain)
         parts, at = [], 0
         for match in _REFERENCE.finditer(text):
             parts.append(_in_quotes(text[at : match.start()]))
@@ -133,6 +128,25 @@ class JobLine:
             f"--rdzv-endpoint={place.endpoint}",
             *conf,
         ]
+
+
+def _settings(place: Place, nproc: int) -> dict[str, str]:
+    return {
+        contract.ENV_MASTER_ADDR: place.address,
+        contract.ENV_MASTER_PORT: place.port,
+        contract.ENV_WORLD_SIZE: place.size,
+        contract.ENV_NNODES: place.nnodes,
+        contract.ENV_NPROC_PER_NODE: str(nproc),
+        contract.ENV_RDZV_BACKEND: "c10d",
+        contract.ENV_RDZV_ENDPOINT: place.endpoint,
+        contract.ENV_RDZV_ID: place.run_id,
+        **({contract.ENV_RDZV_CONF: place.conf} if place.conf else {}),
+        contract.ENV_MAX_RESTARTS: str(MAX_RESTARTS),
+    }
+
+
+OPERATOR_S = {*_settings(Place("", "", "", "", "", ""), 1), contract.ENV_POD_RANK}
+"""Variables of the operator that a manifest may refer to."""
 
 
 def left_out(part: Mapping[str, Any], known: Sequence[str]) -> list[str]:

@@ -113,8 +113,8 @@ def is_dropped(option: Option) -> bool:
 
 def _is_replaceable(launcher: Sequence[str]) -> bool:
     """Whether the image's torchrun does the same: a path may be another environment's, options may matter."""
-    if not launcher or list(launcher) == [TORCHRUN]:
-        return True
+    if len(launcher) < 2:
+        return list(launcher) in ([], [TORCHRUN])
     program, *options, module = launcher
     is_plain = all(option in (_UNBUFFERED, "-m") for option in options)
     return module != LAUNCH and is_plain and _PYTHON.fullmatch(program) is not None

@@ -103,12 +103,18 @@ class Body:
         return program
 
     def _dropped(self, *, nproc: bool = False) -> list[tuple[Word, ...]]:
-        """The words of each option of torchrun that is the operator's to set; with `nproc` the processes', too."""
+        """The words of each option of torchrun that is the operator's to set; with `nproc` the processes', too.
+
+        Raises ConvertError.
+        """
         at = _torchrun_at(self.launch.words)
         if at is None:
             return []
         words = self.launch.words[at + 1 :]
-        line = flags.read([word.value if word.value is not None else word.text for word in words])
+        try:
+            line = flags.read([word.value if word.value is not None else word.text for word in words])
+        except flags.UsageError as error:
+            raise ConvertError(f"line {self.launch_line}: {error}") from None
         gone = [o for o in line.options if _reason(o.name) or (nproc and o.name == NPROC)]
         return [tuple(words[o.at : o.at + len(o.words)]) for o in gone]
 

@@ -47,11 +47,12 @@ def to_sbatch(body: Mapping[str, Any]) -> str:
         "#",
         *_head(spec),
         "",
-        *(_export(line, variable) for variable in line.variables if not variable.needs_rank),
-        *([f"cd {line.quoted(line.folder)} || exit"] if line.folder else []),
         "# All meet at the first node.",
         HEAD_NODE,
         PORT,
+        *(f"export {name}={value}" for name, value in line.settings(_place(spec)).items()),
+        *(_export(line, variable) for variable in line.variables if not variable.needs_rank),
+        *([f"cd {line.quoted(line.folder)} || exit"] if line.folder else []),
         "",
         *_start(spec, line),
     ]
@@ -188,20 +189,21 @@ def _export(line: JobLine, variable: Variable) -> str:
     return f"export {variable.name}={line.quoted(variable.value)}"
 
 
-def _start(spec: JobSpec, line: JobLine) -> Iterator[str]:
-    """The command that trains; without a time limit of the job's own the shell waits beside it for the partition's."""
+def _place(spec: JobSpec) -> Place:
     size = '"$SLURM_JOB_NUM_NODES"'
     nnodes = f'"{spec.sizes()[0]}:$SLURM_JOB_NUM_NODES"' if is_elastic(spec) else size
-    place = Place(nnodes, '"$head_node:$port"', '"$head_node"', '"$port"', RUN_ID, size)
-    for name, value in line.settings(place).items():
-        yield f"export {name}={value}"
+    return Place(nnodes, '"$head_node:$port"', '"$head_node"', '"$port"', RUN_ID, size)
+
+
+def _start(spec: JobSpec, line: JobLine) -> Iterator[str]:
+    """The command that trains; without a time limit of the job's own the shell waits beside it for the partition's."""
     if not spec.active_deadline_seconds:
         yield BACK_INTO_THE_QUEUE
     step = [*_step(spec)]
     ranked = [variable for variable in line.variables if variable.needs_rank]
     if ranked:
         yield "# shellcheck disable=SC2016 # each node's own shell reads it"
-    words = [*_with_rank(ranked), *line.words(place)]
+    words = [*_with_rank(ranked), *line.words(_place(spec))]
     command = " \\\n  ".join(_grouped([*step, *words]))
     if spec.active_deadline_seconds:
         yield f"exec {command}"

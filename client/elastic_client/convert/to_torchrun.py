@@ -71,5 +71,8 @@ def _typed(line: JobLine, settings: Mapping[str, str], words: list[str], index: 
     ranked = {one: value.replace(f"${{{ENV_POD_RANK}}}", str(index)) for one, value in own.items()}
     given = [f"{variable}={value}" for variable, value in {**settings, **ranked}.items()]
     folder = [f"cd {line.quoted(line.folder)} &&"] if line.folder else []
+    if any("${" in word for word in words):
+        # The shell puts values into the words before it sets variables that stand before a command.
+        given = [f"export {' '.join(given)} &&"]
     missing = [f"# {one.name} was {one.missing}: export it first\n" for one in line.variables if one.missing]
     return "".join(missing) + " ".join([*folder, *given, *words])
