@@ -62,7 +62,9 @@ def main() -> None:
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:
-        _end(Code.USAGE, f"{error.format_message().rstrip('.')}; see --help")
+        if told := error.format_message():
+            _end(Code.USAGE, f"{told.rstrip('.')}; see --help")
+        sys.exit(Code.DONE)  # without a command there was the help
     except (KeyboardInterrupt, Abort):
         sys.exit(Code.INTERRUPTED)
     except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import ssl
 import tempfile
@@ -36,6 +37,7 @@ LOGIN_SECONDS = 120
 """For a credential plugin, which may wait for a person in a browser."""
 ANSWER_SECONDS = 15
 """For connecting, and for each pause within an answer."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -138,6 +140,8 @@ class Cluster:
 @asynccontextmanager
 async def connected(place: Place) -> AsyncIterator[Cluster]:
     """The cluster that the user means. Raises ClientError, UNREACHABLE where there is no way to it."""
+    if place.namespace and not _NAMESPACE.fullmatch(place.namespace):
+        raise ClientError(Code.USAGE, f"-n {place.namespace!r}: write the name of a namespace, such as team-a")
     async with AsyncExitStack() as stack:
         _keep_keys_together(stack)
         api = await _logged_in(place)

@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import replace
-from enum import StrEnum
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
@@ -19,6 +18,7 @@ import typer
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs
+from elastic_client.screen import Format
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,16 +31,6 @@ Context = Annotated[str | None, typer.Option("--context", help="Context of the k
 Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig. Default: $KUBECONFIG.")]
 PLACE = {"in_namespace": Namespace, "in_context": Context, "in_kubeconfig": Kubeconfig}
 """Parameters that no command has for itself."""
-
-
-class Format(StrEnum):
-    """Forms of output."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
 
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import IO
 
 from rich.cells import cell_len
@@ -68,6 +69,16 @@ BETWEEN = 3
 """Blanks between columns."""
 
 
+class Format(StrEnum):
+    """Forms of output."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
 def console(file: IO[str] | None = None) -> Console:
     """Where to print. Text of the cluster is shown as it is: nothing in it is markup."""
     target = file or sys.stdout
@@ -105,6 +116,22 @@ def names_of(document: Document) -> list[str]:
         case CheckList():
             return [check.name for check in document.checks]
     raise AssertionError(f"no names in {type(document).__name__}")
+
+
+def printed(document: Document, output: Format) -> bool:
+    """Prints the document in a form for programs, if that is asked for."""
+    target = console()
+    match output:
+        case Format.JSON:
+            target.print(as_json(document), end="", soft_wrap=True)
+        case Format.YAML:
+            target.print(as_yaml(document), end="", soft_wrap=True)
+        case Format.NAME:
+            for name in names_of(document):
+                target.print(name, soft_wrap=True)
+        case _:
+            return False
+    return True
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[Text]:

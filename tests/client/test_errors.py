@@ -22,6 +22,8 @@ USAGE = [
     (("wait", "toy", "--timeout", "soon"), "such as 10m"),
     (("logs", "toy", "--rank", "-1"), "--rank"),
     (("why",), "Missing argument 'JOB'"),
+    (("list", "-n", "team/../a"), "write the name of a namespace"),
+    (("why", "a/b", "-n", "Team"), "write the name of a namespace"),
 ]
 
 
@@ -38,6 +40,12 @@ def test_help_names_each_exit_code(elastic: Elastic):
     told = " ".join(elastic("--help").out.split())
     for code, meaning in MEANINGS.items():
         assert f"{code.value} {meaning}" in told
+
+
+@pytest.mark.parametrize("words", [(), ("quota",), ("--help",), ("list", "-h")])
+def test_without_a_command_there_is_the_help(elastic: Elastic, words):
+    ended = elastic(*words)
+    assert (ended.code, ended.err, "Usage: elastic" in ended.out) == (0, "", True)
 
 
 def test_without_a_kubeconfig_the_user_is_told_how_to_name_one(elastic: Elastic):

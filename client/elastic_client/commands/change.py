@@ -10,11 +10,11 @@ import typer
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster
-from elastic_client.command import Format, JobName, JobNames, Output
-from elastic_client.commands.look import printed
+from elastic_client.command import JobName, JobNames, Output
 from elastic_client.documents import JobReport, job_report
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import check_name, find_report, job_path, no_such_job
+from elastic_client.screen import Format, printed
 from elastic_client.words import counted, sizes
 
 _SIZE = re.compile(r"([1-9]\d{0,3})(?::([1-9]\d{0,3}))?")

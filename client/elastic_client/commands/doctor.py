@@ -17,11 +17,11 @@ from elastic_api.status import JobStatus
 from elastic_api.template import GPU_RESOURCES
 from elastic_client import screen
 from elastic_client.cluster import TABLE, Cluster, Object
-from elastic_client.command import Format, Output
-from elastic_client.commands.look import printed
+from elastic_client.command import Output
 from elastic_client.documents import UNKNOWN, Check, CheckList
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_namespace
+from elastic_client.screen import Format, printed
 from elastic_client.words import counted
 
 DISTRIBUTION = "elastic-pytorch-client"

@@ -12,10 +12,11 @@ import typer
 from elastic_api.job import KIND
 from elastic_client import screen
 from elastic_client.cluster import Cluster, Object
-from elastic_client.command import Format, JobName, Output
+from elastic_client.command import JobName, Output
 from elastic_client.documents import EventList, EventRow, event_row
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import find_job
+from elastic_client.screen import Format, printed
 from elastic_client.watching import followed
 from elastic_client.words import now
 
@@ -24,8 +25,6 @@ Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on as events co
 
 async def events(cluster: Cluster, job: JobName, *, follow: Follow = False, output: Output = Format.TABLE) -> None:
     """Show the events of a job and of its pods, in time order."""
-    from elastic_client.commands.look import printed
-
     if follow and output not in (Format.TABLE, Format.WIDE):
         raise ClientError(Code.USAGE, f"-o {output}: with -f events come one by one; leave -f or -o out")
     body = await find_job(cluster, job)

@@ -8,10 +8,11 @@ import typer
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster
-from elastic_client.command import Format, JobName, Output
+from elastic_client.command import JobName, Output
 from elastic_client.commands.events import events_of
-from elastic_client.documents import Document, job_report
+from elastic_client.documents import job_report
 from elastic_client.jobs import all_jobs, check_namespace, find_job, find_report, listed, tell_unknown
+from elastic_client.screen import Format, printed
 from elastic_client.words import now
 
 AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of all namespaces.")]
@@ -57,19 +58,3 @@ async def why(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) 
     report = await find_report(cluster, job)
     if not printed(report, output):
         screen.print_why(screen.console(), report, now())
-
-
-def printed(document: Document, output: Format) -> bool:
-    """Prints the document in a form for programs, if that is asked for."""
-    target = screen.console()
-    match output:
-        case Format.JSON:
-            target.print(screen.as_json(document), end="", soft_wrap=True)
-        case Format.YAML:
-            target.print(screen.as_yaml(document), end="", soft_wrap=True)
-        case Format.NAME:
-            for name in screen.names_of(document):
-                target.print(name, soft_wrap=True)
-        case _:
-            return False
-    return True

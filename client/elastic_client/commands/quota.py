@@ -9,10 +9,10 @@ import typer
 from elastic_api.policy import COLLECTION
 from elastic_client import screen
 from elastic_client.cluster import TABLE, Cluster
-from elastic_client.command import Format, Output
-from elastic_client.commands.look import printed
+from elastic_client.command import Output
 from elastic_client.documents import QuotaList, quota_report, quota_row, table_rows
 from elastic_client.exits import ClientError, Code
+from elastic_client.screen import Format, printed
 from elastic_client.words import near, now
 
 PolicyName = Annotated[str, typer.Argument(metavar="POLICY", help="Name of the GPUQuotaPolicy.")]

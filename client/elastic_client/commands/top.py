@@ -10,10 +10,10 @@ from rich.text import Text
 
 from elastic_client import screen
 from elastic_client.cluster import TABLE, Cluster, Object
-from elastic_client.command import Format
 from elastic_client.commands.look import AllNamespaces, list_jobs
 from elastic_client.documents import JobRow, job_row, table_rows
 from elastic_client.jobs import check_namespace, jobs_path
+from elastic_client.screen import Format
 from elastic_client.watching import followed
 from elastic_client.words import counted, now
 
