@@ -6,7 +6,9 @@ Whatever a person can cause ends with one line on stderr and an exit code of `ex
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from types import FrameType
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -56,6 +58,7 @@ app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export
 
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code."""
+    before = signal.signal(signal.SIGTERM, _stop)
     try:
         completion.prepare()
         sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
@@ -71,6 +74,13 @@ def main() -> None:
         if "ELASTIC_DEBUG" in os.environ:
             raise
         _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """An end like any other: keys of the kubeconfig that were written to files go."""
+    sys.exit(Code.STOPPED)
 
 
 def _end(code: Code, message: str) -> None:

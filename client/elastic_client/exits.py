@@ -22,6 +22,7 @@ class Code(IntEnum):
     REFUSED = 8
     DEFECT = 9
     INTERRUPTED = 130
+    STOPPED = 143
 
 
 MEANINGS = {
@@ -36,6 +37,7 @@ MEANINGS = {
     Code.REFUSED: "the API server refuses the change",
     Code.DEFECT: "an answer that nobody foresaw",
     Code.INTERRUPTED: "you pressed Ctrl-C",
+    Code.STOPPED: "it was told to stop, by SIGTERM",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,6 +185,25 @@ def test_wait_goes_on_until_the_job_ends(tenant: Tenant, tmp_path: Path, how):
     assert ("succeeded: All done." if how == "succeeds" else "was deleted meanwhile") in log.read_text().splitlines()[
         -1
     ]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, Code.INTERRUPTED), (signal.SIGTERM, Code.STOPPED)])
+def test_a_command_that_is_told_to_stop_leaves_no_keys_behind(
+    tenant: Tenant, kubeconfig: Path, tmp_path: Path, number, code
+):
+    tenant.create(status=running_status())
+    log, files = tmp_path / "log", tmp_path / "files"
+    files.mkdir()
+    words = ["wait", "toy", "-n", tenant.jobs.namespace, "--kubeconfig", str(kubeconfig)]
+    with log.open("wb") as file:
+        command = [sys.executable, "-m", "elastic_client", *words]
+        waiting = subprocess.Popen(command, stderr=file, env={**os.environ, "TMPDIR": str(files)})
+    eventually("its first line on the job", lambda: "job toy: Running" in log.read_text(), report=log.read_text)
+    assert [*files.rglob("*")] != []
+    waiting.send_signal(number)
+    eventually("its end", lambda: waiting.poll() is not None, report=log.read_text)
+    assert (waiting.returncode, [*files.rglob("*")]) == (code, [])
+    assert "Traceback" not in log.read_text()
 
 
 def test_where_there_is_no_terminal_top_is_the_wide_list(tenant: Tenant):
