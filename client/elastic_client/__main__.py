@@ -1,14 +1,91 @@
-"""The command `kubectl elastic`, also `elastic`."""
+"""The command `kubectl elastic`, also `elastic`: which commands there are, and how each of them ends.
+
+Whatever a person can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
+"""
 
 from __future__ import annotations
 
-import typer
+import os
+import signal
+import sys
+from types import FrameType
 
-app = typer.Typer(name="kubectl elastic", no_args_is_help=True, pretty_exceptions_enable=False)
+import typer
+from typer.exceptions import Abort, TyperException
+
+from elastic_client.command import all_placed, on_cluster, remember_place
+from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait
+from elastic_client.convert import commands as convert
+from elastic_client.exits import ClientError, Code, epilog
+from elastic_client.words import printable
+
+app = typer.Typer(
+    name="elastic",
+    help="Submit, watch, explain and change elastic PyTorch jobs.",
+    epilog=epilog(),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    callback=remember_place,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+quotas = typer.Typer(help="Quotas of GPUs: what teams are guaranteed, use, borrow and lend.", no_args_is_help=True)
+
+app.command("list")(on_cluster(look.list_jobs))
+app.command("describe")(on_cluster(look.describe))
+app.command("why")(on_cluster(look.why))
+app.command("logs")(on_cluster(logs.logs))
+app.command("events")(on_cluster(events.events))
+app.command("wait")(on_cluster(wait.wait))
+app.command("top")(on_cluster(top.top))
+app.command("scale")(on_cluster(change.scale))
+app.command("suspend")(on_cluster(change.suspend))
+app.command("resume")(on_cluster(change.resume))
+app.command("delete")(on_cluster(change.delete))
+quotas.command("list")(on_cluster(quota.list_quotas))
+quotas.command("describe")(on_cluster(quota.describe_quota))
+app.add_typer(quotas, name="quota")
+app.command("doctor")(on_cluster(doctor.doctor))
+app.command("completion")(completion.completion)
+
+runs = typer.Typer()
+convert.add_run(runs, submit.submit)
+# A line of Run:ai is taken as it is typed: what names the cluster stands before `submit-dist`.
+app.add_typer(all_placed(runs, but="submit-dist"))
+app.add_typer(convert.import_app, name="import")
+app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 
 
 def main() -> None:
-    app()
+    """Runs the command of `sys.argv` and exits with its code."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        completion.prepare()
+        sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
+    except ClientError as error:
+        _end(error.code, str(error))
+    except TyperException as error:
+        if told := error.format_message():
+            _end(Code.USAGE, f"{told.rstrip('.')}; see --help")
+        sys.exit(Code.DONE)  # without a command there was the help
+    except (KeyboardInterrupt, Abort):
+        sys.exit(Code.INTERRUPTED)
+    except Exception as error:
+        if "ELASTIC_DEBUG" in os.environ:
+            raise
+        _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """An end like any other: keys of the kubeconfig that were written to files go."""
+    sys.exit(Code.STOPPED)
+
+
+def _end(code: Code, message: str) -> None:
+    sys.stderr.write(f"elastic: {' '.join(printable(message).split())}\n")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

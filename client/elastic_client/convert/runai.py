@@ -1,0 +1,381 @@
+"""From a command line of Run:ai to an ElasticPyTorchJob, typed as it is printed in tutorials.
+
+Both of its clients are read: `runai submit-dist pytorch` (v1) and `runai training pytorch submit` (v2). There
+`--workers` counts pods beside the master, `--min-replicas` and `--max-replicas` all pods. What stands after `--` are
+arguments for the image's own command, unless `--command` is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_api.job import CleanPodPolicy
+from elastic_client.convert import manifest, run, volumes
+from elastic_client.convert.converted import Converted, ConvertError, Report
+from elastic_client.convert.launch import Program, program_of
+from elastic_client.convert.volumes import Mounted
+
+STARTS = (
+    ("submit-dist", "pytorch"),
+    ("training", "pytorch", "submit"),
+    ("pytorch", "submit"),
+    ("distributed", "submit"),
+    ("submit",),
+    ("training", "submit"),
+    ("training", "standard", "submit"),
+)
+ONE_POD = STARTS[4:]
+"""Commands for a job of one pod."""
+SHORT = {
+    "-a": "annotation",
+    "-c": "command",
+    "-d": "debug",
+    "-e": "environment",
+    "-g": "gpu",
+    "-h": "help",
+    "-i": "image",
+    "-l": "label",
+    "-p": "project",
+    "-q": "quiet",
+    "-s": "service-type",
+    "-t": "tty",
+    "-v": "volume",
+}
+WITHOUT_VALUE = (
+    "allow-privilege-escalation",
+    "always-pull-image",
+    "attach",
+    "command",
+    "create-home-dir",
+    "debug",
+    "help",
+    "host-ipc",
+    "host-network",
+    "interactive",
+    "large-shm",
+    "local-image",
+    "master-no-pvcs",
+    "mount-propagation",
+    "no-master",
+    "preemptible",
+    "prevent-privilege-escalation",
+    "quiet",
+    "run-as-user",
+    "stdin",
+    "tty",
+    "verbose",
+)
+NEED_VALUE = ("image", "name", "workers", "min-replicas", "max-replicas", "gpu", "environment", "cpu", "memory")
+MANY = (
+    "add-capability",
+    "annotation",
+    "environment",
+    "extended-resource",
+    "label",
+    "pvc",
+    "pvc-exists",
+    "toleration",
+    "volume",
+)
+"""Flags that may stand more than once, each of which counts."""
+SAME = {
+    "gpu-devices-request": "gpu",
+    "cpu-core-request": "cpu",
+    "cpu-core-limit": "cpu-limit",
+    "cpu-memory-request": "memory",
+    "cpu-memory-limit": "memory-limit",
+    "existing-pvc": "pvc-exists",
+    "name-prefix": "job-name-prefix",
+    "capability": "add-capability",
+}
+"""v2's names of flags that v1 has, too."""
+PROJECT = "a namespace is what a project is: --namespace, and a GPUQuotaPolicy for it"
+NODES = "write spec.template.spec.nodeSelector or affinity for nodes of that kind"
+PART = "parts of a GPU are not supported: ask for whole ones by --gpu"
+TEMPLATE = "write it into the manifest's spec.template"
+WATCH = "the client does not attach: kubectl elastic logs -f"
+REASONS = {
+    **dict.fromkeys(("project", "template"), PROJECT),
+    **dict.fromkeys(("node-pools", "node-pool", "node-type", "preferred-pod-topology-key"), NODES),
+    "required-pod-topology-key": NODES,
+    **dict.fromkeys(
+        ("gpu-memory", "gpu-memory-request", "gpu-memory-limit", "gpu-portion-request", "gpu-portion-limit"), PART
+    ),
+    **dict.fromkeys(("gpu-request-type", "mig-profile"), PART),
+    **dict.fromkeys(("attach", "stdin", "tty", "interactive"), WATCH),
+    **dict.fromkeys(("port", "service-type", "address", "external-url"), "training pods serve nothing to the outside"),
+    **dict.fromkeys(("loglevel", "debug", "quiet", "verbose"), "it is about the client's own output"),
+    **dict.fromkeys(("config-file", "config-path", "wait-for-submit", "pod-running-timeout"), "it is about the client"),
+    "pvc-new": "no claim is made: make it, and mount it by --pvc-exists claimname=CLAIM,path=PATH",
+    "new-pvc": "no claim is made: make it, and mount it by --existing-pvc claimname=CLAIM,path=PATH",
+    "git-sync": "nothing is cloned: bring the code by the image or a volume",
+    "s3": "nothing is copied from S3: let the script read it, or mount a claim",
+    "no-master": "one pod is always the master; it trains as the others do",
+    "run-as-user": "write runAsUser and runAsGroup into spec.template.spec.securityContext",
+    "preemptible": "the default; spec.preemptible",
+}
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@dataclass(slots=True)
+class Line:
+    """A command line taken apart; a flag that is read is taken out of `flags`."""
+
+    start: tuple[str, ...]
+    name: str
+    flags: list[tuple[str, str, str]] = field(default_factory=list)
+    """Long name in v1's words, value, and how it was typed."""
+    command: tuple[str, ...] = ()
+
+    def all(self, name: str) -> list[str]:
+        """Each value of a flag, which counts as read."""
+        found = [value for flag, value, _ in self.flags if flag == name]
+        self.flags = [one for one in self.flags if one[0] != name]
+        return found
+
+    def last(self, name: str) -> str:
+        """The last value of a flag, which counts as read; "" if it is absent."""
+        return next(reversed(self.all(name)), "")
+
+    def has(self, name: str) -> bool:
+        """Whether a flag without a value is there and is not false; it counts as read."""
+        return any(value.lower() != "false" for value in self.all(name))
+
+
+def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str = "") -> Converted:
+    """The job of a command line.
+
+    Args:
+        words: The line split into words, with `runai` or without it, `--` included.
+        image_command: The command that the image itself has, as `docker inspect` shows ENTRYPOINT and CMD.
+        namespace: Where the job shall be; Run:ai calls it a project.
+
+    Raises:
+        ConvertError: it is no line that submits a job, or has no command, or a value that cannot be meant.
+    """
+    report, line = Report(), read(words)
+    _lose_twice(line, report)
+    image = line.last("image")
+    if not image:
+        raise ConvertError(run.NO_IMAGE)
+    program = _program(line, image_command, report)
+    program.name_dropped(report, "torchrun")
+    gpus = run.whole_gpus(line.last("gpu"), "--gpu")
+    fewest, most = _sizes(line, report)
+    report.notes.insert(0, manifest.counted(fewest, most, gpus))
+    metadata = _metadata(line, namespace, program, report)
+    spec = {
+        **manifest.sizes(fewest, most),
+        "nprocPerNode": None if program.nproc == "auto" else program.nproc,
+        "template": _template(line, image, program, gpus),
+        "recovery": _recovery(line, report),
+        "cleanPodPolicy": _clean_pods(line),
+        "ttlSecondsAfterFinished": _seconds(line.last("auto-deletion-time-after-completion")),
+    }
+    for flag, _, typed in line.flags:
+        report.lose(typed, REASONS.get(flag, "nothing is known here by that name"))
+    return report.converted(manifest.job(metadata, spec))
+
+
+def read(words: Sequence[str]) -> Line:
+    """The line, taken apart. Raises ConvertError if it does not submit a job."""
+    rest = list(words[1:] if words[:1] == ["runai"] else words)
+    start = next((start for start in STARTS if tuple(rest[: len(start)]) == start), None)
+    if start is None:
+        known = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
+        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {known}, with its flags")
+    line = Line(start, "")
+    rest = rest[len(start) :]
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            line.command = tuple(rest)
+            break
+        if not word.startswith("-"):
+            _positional(line, word)
+            continue
+        _flag(line, word, rest)
+    return line
+
+
+def _lose_twice(line: Line, report: Report) -> None:
+    """Name flags that stand more than once, though only the last one counts."""
+    for number, (name, _, typed) in enumerate(line.flags):
+        if name not in MANY and any(later == name for later, _, _ in line.flags[number + 1 :]):
+            report.lose(typed, "it stands again later, and the last one counts")
+
+
+def _metadata(line: Line, namespace: str, program: Program, report: Report) -> dict[str, str]:
+    """Names there may have other letters; those of pods may not."""
+    typed, prefix = line.last("name") or line.name, line.last("job-name-prefix")
+    if line.name and typed != line.name:
+        report.lose(line.name, f"--name {typed} is the name")
+    if prefix and typed:
+        report.lose(f"--job-name-prefix {prefix}", f"the name is {typed}")
+    fitting = manifest.fitting_name(typed)
+    if typed and fitting != typed:
+        report.keep(f"--name {typed}", f"metadata.name: {manifest.check_name(fitting, f'--name {typed}')}")
+    metadata = run.metadata_of(fitting, namespace, program, report)
+    if prefix and not typed:
+        metadata["generateName"] = f"{manifest.fitting_name(prefix)}-"
+    return metadata
+
+
+def _positional(line: Line, word: str) -> None:
+    if line.name:
+        raise ConvertError(f"{word}: the name is {line.name} already: write the command after --")
+    line.name = word
+
+
+def _flag(line: Line, word: str, rest: list[str]) -> None:
+    name, equals, value = word.removeprefix("--").partition("=") if word.startswith("--") else _short(word)
+    typed = word
+    if not equals and name not in WITHOUT_VALUE and rest and not rest[0].startswith("-"):
+        value = rest.pop(0)
+        typed = f"{word} {value}"
+    elif not equals and name not in WITHOUT_VALUE and name in NEED_VALUE:
+        raise ConvertError(f"{word}: write a value after it")
+    line.flags.append((SAME.get(name, name), value if equals or value else "true", typed))
+
+
+def _short(word: str) -> tuple[str, str, str]:
+    name, value = SHORT.get(word[:2], word.lstrip("-")), word[2:]
+    return (name, "=", value.removeprefix("=")) if value and word[:2] in SHORT else (name, "", "")
+
+
+def _program(line: Line, image_command: str, report: Report) -> Program:
+    replaces = line.has("command")
+    if image_command and not (replaces and line.command):
+        return program_of([*run.words_of_image(image_command, report), *line.command])
+    if not line.command:
+        raise ConvertError(f"{' '.join(line.start)}: {run.NO_COMMAND}")
+    if not replaces:
+        if line.command[0].startswith("-"):
+            raise ConvertError(
+                f"-- {line.command[0]}: without --command these are arguments for the image's own command: say that"
+                f" one, {run.IMAGE_COMMAND}"
+            )
+        report.lose("ENTRYPOINT", "the image's own command, which Run:ai starts with these words, is not used")
+    return program_of(line.command)
+
+
+def _sizes(line: Line, report: Report) -> tuple[int, int]:
+    """The fewest and most pods. `--workers` leaves the master out, the other two count it."""
+    workers, least, most = (line.last(name) for name in ("workers", "min-replicas", "max-replicas"))
+    pods = 1 if line.start in ONE_POD else 1 + (_number(workers, "--workers") if workers else 0)
+    if workers:
+        report.keep(f"--workers {workers}", f"{pods} pods: Run:ai adds the master")
+    if not (least or most):
+        return pods, pods
+    fewest = _number(least, "--min-replicas") if least else pods
+    largest = _number(most, "--max-replicas") if most else pods
+    if workers:
+        report.lose(f"--workers {workers}", f"the job takes the pods that are free, {fewest} to {largest}")
+        report.kept.pop()
+    report.note("--min-replicas and --max-replicas count the master there, too.")
+    return run.pair(f"--min-replicas {fewest} --max-replicas {largest}", fewest, largest)
+
+
+def _number(text: str, flag: str) -> int:
+    if not text.isdecimal():
+        raise ConvertError(f"{flag} {text}: write a whole number of pods")
+    return int(text)
+
+
+def _template(line: Line, image: str, program: Program, gpus: int) -> dict[str, Any]:
+    more = dict(_pair(text, "--extended-resource") for text in _split(line.all("extended-resource")))
+    parts = {
+        "imagePullPolicy": "Always" if line.has("always-pull-image") else line.last("image-pull-policy"),
+        "workingDir": line.last("working-dir"),
+        "env": run.variables(line.all("environment"), "--environment"),
+        "resources": run.resources(
+            gpus,
+            line.last("cpu"),
+            line.last("memory"),
+            cpu_limit=line.last("cpu-limit"),
+            memory_limit=line.last("memory-limit"),
+            more=more,
+        ),
+        "securityContext": _of_container(line),
+    }
+    spec = {**run.pod(image, program, parts, _mounts(line), large_shm=line.has("large-shm")), **_of_pod(line)}
+    labels = dict(_pair(text, "--label") for text in _split(line.all("label")))
+    annotations = dict(_pair(text, "--annotation") for text in _split(line.all("annotation")))
+    metadata = {key: value for key, value in (("labels", labels), ("annotations", annotations)) if value}
+    return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+
+
+def _of_container(line: Line) -> dict[str, Any]:
+    capabilities = _split(line.all("add-capability"))
+    escalation = {"allowPrivilegeEscalation": True} if line.has("allow-privilege-escalation") else {}
+    denied = {"allowPrivilegeEscalation": False} if line.has("prevent-privilege-escalation") else {}
+    return {**escalation, **denied, **({"capabilities": {"add": capabilities}} if capabilities else {})}
+
+
+def _of_pod(line: Line) -> dict[str, Any]:
+    ids = {"runAsUser": line.last("run-as-uid"), "runAsGroup": line.last("run-as-gid")}
+    security = {name: _number(text, f"--{name}") for name, text in ids.items() if text}
+    tolerations = [_toleration(text) for text in line.all("toleration")]
+    return {
+        **({"hostNetwork": True} if line.has("host-network") else {}),
+        **({"hostIPC": True} if line.has("host-ipc") else {}),
+        **({"securityContext": security} if security else {}),
+        **({"tolerations": tolerations} if tolerations else {}),
+    }
+
+
+def _toleration(text: str) -> dict[str, Any]:
+    parts = dict(_pair(part, "--toleration") for part in text.split(","))
+    seconds = parts.pop("seconds", "")
+    if unknown := parts.keys() - {"operator", "key", "value", "effect"}:
+        raise ConvertError(f"--toleration {text}: {sorted(unknown)[0]}: write operator, key, value, effect or seconds")
+    return {**parts, **({"tolerationSeconds": _number(seconds, "--toleration seconds")} if seconds else {})}
+
+
+def _mounts(line: Line) -> list[Mounted]:
+    return [
+        *(volumes.claim(text) for text in line.all("pvc")),
+        *(volumes.existing_claim(text, "--existing-pvc") for text in line.all("pvc-exists")),
+        *(volumes.volume(text) for text in line.all("volume")),
+    ]
+
+
+def _recovery(line: Line, report: Report) -> dict[str, int] | None:
+    limit = line.last("backoff-limit")
+    if not limit:
+        return None
+    report.keep(f"--backoff-limit {limit}", f"spec.recovery.maxRestarts: {limit}; lost pods do not count")
+    return {"maxRestarts": _number(limit, "--backoff-limit")}
+
+
+def _clean_pods(line: Line) -> str | None:
+    policy = line.last("clean-pod-policy")
+    known = [one.value for one in CleanPodPolicy]
+    if policy and policy not in known:
+        raise ConvertError(f"--clean-pod-policy {policy}: write one of {', '.join(known)}")
+    return policy or None
+
+
+def _seconds(text: str) -> int | None:
+    """Of a duration such as 2h, 30m or 1h5s."""
+    if not text:
+        return None
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise ConvertError(f"--auto-deletion-time-after-completion {text}: write a duration such as 5s, 2m or 3h")
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return (hours * 60 + minutes) * 60 + seconds
+
+
+def _split(texts: Sequence[str]) -> list[str]:
+    return [part for text in texts for part in text.split(",") if part]
+
+
+def _pair(text: str, flag: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConvertError(f"{flag} {text}: write NAME=VALUE")
+    return name, value

@@ -1,0 +1,62 @@
+"""Small texts: ages, counts, near names, and text of others that is safe to print."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+MOST_NAMES = 3
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what the cluster stores may have come from anybody."""
+    return _CONTROLS.sub(" ", text)
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
+
+
+def age(since: datetime, now: datetime) -> str:
+    """The time from `since` to `now` in its two largest units, as in `3m10s`; a time to come counts as 0 s."""
+    return span(max(0.0, (now - since).total_seconds()))
+
+
+def span(seconds: float) -> str:
+    """Seconds in the two largest units, as in `2h5m`."""
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return "".join(parts) or "0s"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def sizes(small: int, big: int) -> str:
+    """The sizes of a job: `4`, or `2 to 8`."""
+    return str(small) if small == big else f"{small} to {big}"
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """A hint at names like `name`, else at some that there are; `""` where there are none."""
+    known = sorted(set(names))
+    close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    if not known:
+        return ""
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return f"there are {', '.join(known[:MOST_NAMES])}{more}"
