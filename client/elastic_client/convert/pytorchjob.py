@@ -18,7 +18,7 @@ from elastic_api.template import main_container, main_gpus_of
 from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_client.convert import manifest
 from elastic_client.convert.converted import Converted, ConvertError, Report, Source
-from elastic_client.convert.launch import ADDED, Program, program_of
+from elastic_client.convert.launch import ADDED, TORCHRUN, Program, program_of
 from elastic_worker import contract
 
 API_VERSION, KIND = "kubeflow.org/v1", "PyTorchJob"
@@ -209,7 +209,10 @@ def _run(template: dict[str, Any], at: Path, report: Report, entrypoint: Sequenc
     program.name_dropped(report, _dotted((*place, "command")))
     if words != [*program.command, *program.args]:
         text = shlex.join([*program.command, *program.args])
-        report.keep((*place, "command"), f"args: {text}" + ("" if program.args[0] == "torchrun" else f"; {ADDED}"))
+        is_added = not program.command and program.args[0] != TORCHRUN
+        report.keep(
+            (*place, "command"), f"{'command' if program.command else 'args'}: {text}{f'; {ADDED}' if is_added else ''}"
+        )
     containers[containers.index(main)] = {
         "name": main.get("name"),
         "image": main.get("image"),

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from elastic_client.convert import slurm_options
 from elastic_client.convert.converted import ConvertError, Report
-from elastic_client.convert.launch import NNODES, NPROC, TORCHRUN, Program, program_of, reason_of
+from elastic_client.convert.launch import (
+    AS_MODULE,
+    NNODES,
+    NPROC,
+    TORCHRUN,
+    Program,
+    program_of,
+    reason_of,
+    script_at,
+)
 from elastic_client.convert.shell import Statement, Word, statements, variables
 from elastic_client.convert.slurm_options import Option
 from elastic_worker import contract, flags
@@ -35,6 +44,10 @@ STARTS = (TORCHRUN, "accelerate", "python", "python3", "deepspeed", "fabric")
 ENDS = (";", "&", "|", "\n")
 
 
+Edit = tuple[int, int, str]
+"""The part of a statement from one place to another, and what is written instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """The statement that trains, with the words of its program and what to cut out of its text."""
@@ -46,11 +59,11 @@ class Launch:
     after: tuple[Word, ...]
     """Redirections and what else follows the command."""
 
-    def text(self, cut: Sequence[Word]) -> str:
-        """The statement without these words."""
+    def text(self, edits: Sequence[Edit]) -> str:
+        """The statement after these edits, without the lines that are empty then."""
         text = self.statement.text
-        for word in sorted(cut, key=lambda word: word.start, reverse=True):
-            text = text[: word.start] + text[word.end :]
+        for start, end, new in sorted(edits, reverse=True):
+            text = text[:start] + new + text[end:]
         lines = [line for line in text.split("\n") if line.strip() not in ("", "\\")]
         whole = "\n".join(re.sub(r"(?<=\S) {2,}(?=\S)", " ", line).rstrip() for line in lines)
         return whole.strip().removesuffix("\\").rstrip()
@@ -87,6 +100,20 @@ class Body:
         for name, value in plain.items():
             report.keep(f"{name}={value}", "env")
         return replace(program, nproc=nproc), _env({**exported, **plain})
+
+    def _by_torchrun(self, report: Report) -> Edit:
+        """The same python, which runs torchrun: under Slurm each task is a process of the group."""
+        words = self.launch.words
+        at = script_at([word.value or word.text for word in words])
+        start, added = words[at - 1].end, " ".join(AS_MODULE)
+        report.keep(f"line {self.launch_line}: {words[0].text}", f"{words[0].text} {added}: the pods meet by torchrun")
+        return start, start, f" {added}"
+
+    def _may_be_replaced(self) -> bool:
+        """Whether the command can take the shell's place, so that a signal to the pod reaches it."""
+        before = self.launch.statement.text[: self.launch.words[0].start].split()
+        is_simple = not any(word.text in ENDS for word in self.launch.after)
+        return is_simple and not {"exec", "time"} & set(before)
 
     @property
     def _is_torchrun(self) -> bool:
@@ -136,9 +163,13 @@ class Body:
         is_last = not any(one.is_command and one.line > self.launch_line for one in self.others)
         is_job_s = program.nproc is not None
         cut = [*self.launch.step, *(word for option in self._dropped(nproc=is_job_s) for word in option)]
-        text = self.launch.text(cut)
-        if is_last and not any(word.text in ENDS for word in self.launch.after):
-            text = _with_exec(text, self.launch)
+        edits = [(word.start, word.end, "") for word in cut]
+        if program.was_plain:
+            edits.append(self._by_torchrun(report))
+        if is_last and self._may_be_replaced():
+            start = self.launch.words[0].start
+            edits.append((start, start, "exec "))
+        text = self.launch.text(edits)
         parts = {one.line: one.text for one in self.others} | {self.launch_line: text}
         whole = "\n".join(parts[line] for line in sorted(parts)).strip("\n") + "\n"
         report.keep(
@@ -332,14 +363,6 @@ def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
         else:
             report.lose(f"${name}", NOT_SET)
     return {name: known[name] for name in used if known.get(name)}
-
-
-def _with_exec(text: str, launch: Launch) -> str:
-    """The command in the shell's place, so that a signal to the pod reaches it."""
-    first = launch.words[0].text
-    at = text.index(first)
-    before = text[:at].split()
-    return text if "exec" in before or "time" in before else f"{text[:at]}exec {text[at:]}"
 
 
 def _is_setting(word: Word) -> bool:
