@@ -13,7 +13,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_api.invalid import Path
+from pydantic import ValidationError
+
+from elastic_api.invalid import InvalidSpecError, Path, field_errors
+from elastic_api.pod_types import PodTemplate
 from elastic_api.template import main_container, main_gpus_of
 from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_client.convert import manifest
@@ -101,6 +104,7 @@ def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) 
 def _with_role_names(body: Mapping[str, Any]) -> dict[str, Any]:
     """The job with `Master` and `Worker` so written; the training-operator takes other cases, too."""
     spec = _mapping(body, "spec")
+    _mapping(body, "metadata")
     roles = _mapping(spec, "pytorchReplicaSpecs", at="spec.")
     named = {name.capitalize() if name.capitalize() in ROLES else name: role for name, role in roles.items()}
     return {**body, "spec": {**spec, "pytorchReplicaSpecs": named}}
@@ -130,7 +134,7 @@ def _metadata(source: Source, report: Report) -> dict[str, Any]:
 def _without_kueue(labels: Mapping[str, Any], at: Path, report: Report) -> dict[str, Any]:
     """Labels or annotations without those that would have meant another thing than they say."""
     kept = {}
-    for name, value in labels.items():
+    for name, value in ((str(name), value) for name, value in labels.items()):
         if name.startswith(KUEUE):
             report.lose((*at, name), f"Kueue does not manage these jobs; {QUOTA}", value)
         elif name == manifest.LAST_APPLIED:
@@ -151,13 +155,22 @@ def _role(name: str, source: Source, report: Report, entrypoint: Sequence[str]) 
     at: Path = ("spec", "pytorchReplicaSpecs", name)
     _restart_policy(at, source, report)
     template = deepcopy(source.take(*at, "template"))
-    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise ConvertError(f"{'.'.join(map(str, at))}.template: must be the template of a pod, with a spec")
     place = (*at, "template")
+    _check_shape(template, place)
     _clean(template, place, report)
     program = _run(template, place, report, entrypoint)
     replicas = source.take(*at, "replicas")
     return Role(name, 1 if replicas is None else _count(replicas, (*at, "replicas")), template, program)
+
+
+def _check_shape(template: object, at: Path) -> None:
+    """Raises ConvertError, in the operator's words, for what is no template of a pod."""
+    if not isinstance(template, dict):
+        raise ConvertError(f"{_dotted(at)}: must be the template of a pod, with a spec")
+    try:
+        PodTemplate.model_validate(template)
+    except ValidationError as error:
+        raise ConvertError(str(InvalidSpecError(field_errors(error, at=at)))) from None
 
 
 def _restart_policy(at: Path, source: Source, report: Report) -> None:
@@ -191,12 +204,10 @@ def _clean(template: dict[str, Any], at: Path, report: Report) -> None:
 def _run(template: dict[str, Any], at: Path, report: Report, entrypoint: Sequence[str]) -> Program:
     """Write what the main container runs as the operator wants it."""
     containers = template["spec"].get("containers")
-    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers) or not containers:
-        raise ConvertError(f"{_dotted(at)}.spec.containers: must be a list of containers")
     main = main_container(template)
     place = (*at, "spec", "containers", containers.index(main))
     _drop_reserved(main, place, report)
-    words = [*_words(main, "command", place), *_words(main, "args", place)]
+    words = [*(main.get("command") or []), *(main.get("args") or [])]
     if not main.get("command"):
         if not entrypoint:
             raise ConvertError(
@@ -220,13 +231,6 @@ def _run(template: dict[str, Any], at: Path, report: Report, entrypoint: Sequenc
         **{key: value for key, value in main.items() if key not in ("name", "image", "command", "args")},
     }
     return program
-
-
-def _words(main: Mapping[str, Any], field: str, at: Path) -> list[str]:
-    words = main.get(field) or []
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ConvertError(f"{_dotted((*at, field))}: must be a list of strings")
-    return words
 
 
 def _before(words: Sequence[str]) -> str:
@@ -325,9 +329,9 @@ def _with_rank(role: Role, source: Source, report: Report, fewest: int, most: in
         report.lose((*role.at, "env"), f"{RANK}: pods of a job that changes its size have no rank of their own")
         return role
     main = main_container(role.template)
-    if any(variable.get("name") == RANK for variable in main.get("env", [])):
+    if any(variable.get("name") == RANK for variable in (main.get("env") or [])):
         return role
-    main["env"] = [{"name": RANK, "value": f"$({contract.ENV_POD_RANK})"}, *main.get("env", [])]
+    main["env"] = [{"name": RANK, "value": f"$({contract.ENV_POD_RANK})"}, *(main.get("env") or [])]
     report.keep((*role.at, "env"), f"{RANK}: $({contract.ENV_POD_RANK}), the pod's, as the training-operator sets it")
     return role
 
