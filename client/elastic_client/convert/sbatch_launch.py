@@ -16,6 +16,7 @@ SRUN = "srun"
 QUERIES = ("hostname", "scontrol", "nvidia-smi", "env", "echo", "printenv", "date", "true", "ip", "ls")
 """What a script runs by srun to learn something, not to train."""
 STARTS = (TORCHRUN, "accelerate", "python", "python3", "deepspeed", "fabric")
+_SPACE_BEFORE = re.compile(r"([ \t]*\\\n)?[ \t]*$")
 Edit = tuple[int, int, str]
 """The part of a statement from one place to another, and what is written instead."""
 
@@ -32,13 +33,12 @@ class Launch:
     """Redirections and what else follows the command."""
 
     def text(self, edits: Sequence[Edit]) -> str:
-        """The statement after these edits, without the lines that are empty then."""
+        """The statement after these edits. With a word goes the space before it, and the line if that was its first."""
         text = self.statement.text
         for start, end, new in sorted(edits, reverse=True):
-            text = text[:start] + new + text[end:]
-        lines = [line for line in text.split("\n") if line.strip() not in ("", "\\")]
-        whole = "\n".join(re.sub(r"(?<=\S) {2,}(?=\S)", " ", line).rstrip() for line in lines)
-        return whole.strip().removesuffix("\\").rstrip()
+            before = text[:start] if new else _SPACE_BEFORE.sub("", text[:start])
+            text = before + new + text[end:]
+        return text.strip().removesuffix("\\").rstrip()
 
 
 def find_launch(parts: Sequence[Statement]) -> Launch:

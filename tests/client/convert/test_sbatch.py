@@ -115,6 +115,14 @@ def test_tasks_become_the_processes_of_a_pod():
     assert (spec.nproc_per_node, spec.active_deadline_seconds) == ("auto", 5400)
 
 
+def test_spaces_and_empty_lines_in_quotes_stay_as_they_are():
+    text = (
+        "srun -l torchrun \\\n  --nnodes=2 --tee=3 \\\n  --rdzv_id  $RANDOM train.py 'a  b' \"x\n\n  $Y\" \\\n  > log\n"
+    )
+    command = main(convert(HEAD + text))["command"][2]
+    assert command == "exec torchrun --tee=3 train.py 'a  b' \"x\n\n  $Y\" \\\n  > log\n"
+
+
 PLAIN = [
     (
         "source venv/bin/activate\nsrun python3 train.py --n $N > log\n",
