@@ -102,7 +102,7 @@ class Source:
             yield at, value
             return
         for key, child in value.items():
-            yield from self._unread((*at, key), child)
+            yield from self._unread((*at, key if isinstance(key, str | int) else str(key)), child)
 
 
 def _shown(at: Path | str, value: object) -> str:

@@ -23,6 +23,8 @@ NNODES = "--nnodes"
 ADDED = "torchrun is added"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _UNBUFFERED = "-u"
+AS_MODULE = ("-m", "torch.distributed.run")
+"""Torchrun of the python that stands before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class Program:
     """What the main container runs. Without a `command`, `args` are a script, or a whole line of torchrun.
 
     `nproc` is what the line says of the processes per pod, None if nothing; `nnodes` what it says of the pods, "" if
-    nothing. `dropped` are the options that are the operator's to set. `was_plain`: python without torchrun.
+    nothing. `dropped` are the options that are the operator's to set. `was_plain`: python without torchrun, which each
+    pod would have run alone.
     """
 
     command: tuple[str, ...]
@@ -76,10 +79,23 @@ def program_of(words: Sequence[str], *, lift_nproc: bool = True) -> Program:
     line = _line(words)
     if line is not None:
         return _torchrun(line, lift_nproc=lift_nproc)
-    script = _plain_python(words)
-    if script:
-        return Program((), script, was_plain=True)
-    return Program(tuple(words), ())
+    at = script_at(words)
+    if not at:
+        return Program(tuple(words), ())
+    launcher = () if _PYTHON.fullmatch(words[0]) else (*words[:at], *AS_MODULE)
+    return Program(launcher, tuple(words[at:]), was_plain=True)
+
+
+def script_at(words: Sequence[str]) -> int:
+    """Where python's script begins, or `-m` and a module; 0 if it is not python that runs one."""
+    if not words or not _PYTHON.fullmatch(basename(words[0])):
+        return 0
+    at = 1
+    while list(words[at : at + 1]) == [_UNBUFFERED]:
+        at += 1
+    rest = words[at:]
+    is_module = len(rest) > 1 and rest[0] == "-m" and not rest[1].startswith(("torch.", "accelerate."))
+    return at if is_module or (rest and not rest[0].startswith("-")) else 0
 
 
 def _line(words: Sequence[str]) -> LaunchLine | None:
@@ -125,16 +141,3 @@ def _processes(value: str) -> int | str | None:
     if value in ("auto", "gpu"):
         return "auto"
     return int(value) if value.isdecimal() and 1 <= int(value) <= MAX_PROCESSES else None
-
-
-def _plain_python(words: Sequence[str]) -> tuple[str, ...]:
-    """The script and its arguments, or `-m` and the module; () if it is not python from PATH that runs one."""
-    if not _PYTHON.fullmatch(words[0]):
-        return ()
-    rest = list(words[1:])
-    while rest[:1] == [_UNBUFFERED]:
-        rest.pop(0)
-    is_module = len(rest) > 1 and rest[0] == "-m"
-    if is_module and "." in rest[1] and rest[1].startswith(("torch.", "accelerate.")):
-        return ()
-    return tuple(rest) if is_module or (rest and not rest[0].startswith("-")) else ()

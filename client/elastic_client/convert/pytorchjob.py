@@ -7,29 +7,27 @@ python with a script, so that it can change its size; any other command stays, a
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from elastic_api.invalid import Path
-from elastic_api.template import main_container, main_gpus_of
-from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
+from elastic_api.template import main_gpus_of
 from elastic_client.convert import manifest
 from elastic_client.convert.converted import Converted, ConvertError, Report, Source
-from elastic_client.convert.launch import ADDED, Program, program_of
-from elastic_worker import contract
+from elastic_client.convert.pytorchjob_roles import (
+    OF_THE_OBJECT,
+    QUOTA,
+    ROLES,
+    WORKER,
+    Role,
+    count,
+    read_roles,
+    with_rank,
+    without_kueue,
+)
 
 API_VERSION, KIND = "kubeflow.org/v1", "PyTorchJob"
-MASTER, WORKER = "Master", "Worker"
-ROLES = (MASTER, WORKER)
-KUEUE = "kueue.x-k8s.io/"
-OF_THE_OBJECT = "it is the old object's, and the cluster writes it anew"
-QUOTA = "a GPUQuotaPolicy says what a namespace may use (docs/quotas.md)"
 RENDEZVOUS = "the operator sets the job's rendezvous, by c10d"
-REPLACES = "the operator itself replaces pods that fail, so a pod is never restarted in place"
-RANK = "RANK"
 SAME_IN_RUN_POLICY = ("activeDeadlineSeconds", "ttlSecondsAfterFinished", "cleanPodPolicy", "suspend")
 NOT_KEPT: dict[Path, str] = {
     ("spec", "elasticPolicy", "standalone"): "each pod would train alone",
@@ -45,21 +43,6 @@ NOT_KEPT: dict[Path, str] = {
         for field in ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "rdzvConf")
     },
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """The pods of one role: how many, and their template as it is written in the new job."""
-
-    name: str
-    replicas: int
-    template: dict[str, Any]
-    program: Program
-
-    @property
-    def at(self) -> Path:
-        """Where its template stands in the PyTorchJob."""
-        return ("spec", "pytorchReplicaSpecs", self.name, "template")
 
 
 def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) -> Converted:
@@ -80,13 +63,13 @@ def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) 
     source, report = Source(_with_role_names(body)), Report()
     source.take("apiVersion"), source.take("kind")
     metadata = _metadata(source, report)
-    roles = _roles(source, report, entrypoint)
+    roles = read_roles(source, report, entrypoint)
     fewest, most = _sizes(source, report, roles)
     report.note(manifest.counted(fewest, most))
     spec: dict[str, Any] = {
         **manifest.sizes(fewest, most),
         "nprocPerNode": _nproc(source, report, roles),
-        **_templates([_with_rank(role, source, report, fewest, most) for role in roles]),
+        **_templates([with_rank(role, source, report, fewest, most) for role in roles]),
         "priorityClassName": _renamed(source, report, "schedulingPolicy", "priorityClass", "spec.priorityClassName"),
         "recovery": _recovery(source, report) or None,
         **{field: source.take("spec", "runPolicy", field) for field in SAME_IN_RUN_POLICY},
@@ -101,6 +84,7 @@ def from_pytorchjob(body: Mapping[str, Any], *, entrypoint: Sequence[str] = ()) 
 def _with_role_names(body: Mapping[str, Any]) -> dict[str, Any]:
     """The job with `Master` and `Worker` so written; the training-operator takes other cases, too."""
     spec = _mapping(body, "spec")
+    _mapping(body, "metadata")
     roles = _mapping(spec, "pytorchReplicaSpecs", at="spec.")
     named = {name.capitalize() if name.capitalize() in ROLES else name: role for name, role in roles.items()}
     return {**body, "spec": {**spec, "pytorchReplicaSpecs": named}}
@@ -118,129 +102,13 @@ def _metadata(source: Source, report: Report) -> dict[str, Any]:
     for field in manifest.KEPT_METADATA:
         value = source.take("metadata", field)
         if isinstance(value, Mapping):
-            value = _without_kueue(value, ("metadata", field), report)
+            value = without_kueue(value, ("metadata", field), report)
         if value:
             kept[field] = value
     for field in source.peek("metadata") or {}:
         if field not in manifest.KEPT_METADATA:
             report.lose(("metadata", field), OF_THE_OBJECT, source.take("metadata", field))
     return kept
-
-
-def _without_kueue(labels: Mapping[str, Any], at: Path, report: Report) -> dict[str, Any]:
-    """Labels or annotations without those that would have meant another thing than they say."""
-    kept = {}
-    for name, value in labels.items():
-        if name.startswith(KUEUE):
-            report.lose((*at, name), f"Kueue does not manage these jobs; {QUOTA}", value)
-        elif name == manifest.LAST_APPLIED:
-            report.lose((*at, name), OF_THE_OBJECT)
-        else:
-            kept[name] = value
-    return kept
-
-
-def _roles(source: Source, report: Report, entrypoint: Sequence[str]) -> list[Role]:
-    found = [name for name in ROLES if isinstance(source.peek("spec", "pytorchReplicaSpecs", name), Mapping)]
-    if not found:
-        raise ConvertError("spec.pytorchReplicaSpecs: must have Master or Worker")
-    return [_role(name, source, report, entrypoint) for name in found]
-
-
-def _role(name: str, source: Source, report: Report, entrypoint: Sequence[str]) -> Role:
-    at: Path = ("spec", "pytorchReplicaSpecs", name)
-    _restart_policy(at, source, report)
-    template = deepcopy(source.take(*at, "template"))
-    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise ConvertError(f"{'.'.join(map(str, at))}.template: must be the template of a pod, with a spec")
-    place = (*at, "template")
-    _clean(template, place, report)
-    program = _run(template, place, report, entrypoint)
-    replicas = source.take(*at, "replicas")
-    return Role(name, 1 if replicas is None else _count(replicas, (*at, "replicas")), template, program)
-
-
-def _restart_policy(at: Path, source: Source, report: Report) -> None:
-    path = (*at, "restartPolicy")
-    policy = source.take(*path)
-    if policy == "ExitCode":
-        report.lose(
-            path,
-            "write the exit codes that another try would not help into spec.recovery.finalExitCodes; a PyTorchJob"
-            " ends at each from 1 to 127",
-            policy,
-        )
-    elif policy == "Never":
-        report.lose(path, f"{REPLACES}; spec.recovery.maxFailuresWithoutProgress: 0 ends the job at a failure", policy)
-    elif policy is not None:
-        report.lose(path, REPLACES, policy)
-
-
-def _clean(template: dict[str, Any], at: Path, report: Report) -> None:
-    """Take away what the operator does not accept in a template."""
-    pod = template["spec"]
-    if pod.get("restartPolicy") not in (None, "Never"):
-        report.lose((*at, "spec", "restartPolicy"), REPLACES, pod.pop("restartPolicy"))
-    metadata = template.get("metadata")
-    if isinstance(metadata, dict):
-        for field in ("labels", "annotations"):
-            if isinstance(metadata.get(field), Mapping):
-                metadata[field] = _without_kueue(metadata[field], (*at, "metadata", field), report)
-
-
-def _run(template: dict[str, Any], at: Path, report: Report, entrypoint: Sequence[str]) -> Program:
-    """Write what the main container runs as the operator wants it."""
-    containers = template["spec"].get("containers")
-    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers) or not containers:
-        raise ConvertError(f"{_dotted(at)}.spec.containers: must be a list of containers")
-    main = main_container(template)
-    place = (*at, "spec", "containers", containers.index(main))
-    _drop_reserved(main, place, report)
-    words = [*_words(main, "command", place), *_words(main, "args", place)]
-    if not main.get("command"):
-        if not entrypoint:
-            raise ConvertError(
-                f"{_dotted(place)}.command: is absent, so the image's own runs{_before(words)}: say what that is, such"
-                " as --entrypoint 'python /app/train.py'"
-            )
-        report.note(f"The image's own command is taken to be `{shlex.join(entrypoint)}`.")
-        words = [*entrypoint, *words]
-    program = program_of(words)
-    program.name_dropped(report, _dotted((*place, "command")))
-    if words != [*program.command, *program.args]:
-        text = shlex.join([*program.command, *program.args])
-        report.keep((*place, "command"), f"args: {text}" + ("" if program.args[0] == "torchrun" else f"; {ADDED}"))
-    containers[containers.index(main)] = {
-        "name": main.get("name"),
-        "image": main.get("image"),
-        **{key: list(part) for key, part in (("command", program.command), ("args", program.args)) if part},
-        **{key: value for key, value in main.items() if key not in ("name", "image", "command", "args")},
-    }
-    return program
-
-
-def _words(main: Mapping[str, Any], field: str, at: Path) -> list[str]:
-    words = main.get(field) or []
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ConvertError(f"{_dotted((*at, field))}: must be a list of strings")
-    return words
-
-
-def _before(words: Sequence[str]) -> str:
-    return f" with {shlex.join(words)}" if words else ""
-
-
-def _drop_reserved(main: dict[str, Any], at: Path, report: Report) -> None:
-    kept = []
-    for index, variable in enumerate(main.get("env") or []):
-        name = str(variable.get("name", ""))
-        if name in contract.RESERVED_ENV or name.startswith(contract.RESERVED_ENV_PREFIX):
-            reason = RESERVED_BECAUSE.get(name, POINTS_AT_MASTER)
-            report.lose((*at, "env", index), f"{name}: the operator sets it, since {reason}")
-        else:
-            kept.append(variable)
-    if "env" in main:
-        main["env"] = kept
 
 
 def _sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, int]:
@@ -252,7 +120,7 @@ def _sizes(source: Source, report: Report, roles: Sequence[Role]) -> tuple[int, 
     gang = source.take(*path)
     if gang is None:
         pass
-    elif elastic or not 1 <= _count(gang, path) <= total or not all(role.program.is_torchrun for role in roles):
+    elif elastic or not 1 <= count(gang, path) <= total or not all(role.program.is_torchrun for role in roles):
         report.lose(path, f"the job starts when {fewest} pods fit, spec.minReplicas", gang)
     else:
         fewest = gang
@@ -274,7 +142,7 @@ def _elastic_sizes(source: Source, report: Report, roles: Sequence[Role]) -> tup
     written = [source.take(*at, field) for field in ("minReplicas", "maxReplicas")]
     default = next((value for value in written if value is not None), roles[-1].replicas)
     fewest, most = (default if value is None else value for value in written)
-    fewest, most = _count(fewest, (*at, "minReplicas")), _count(most, (*at, "maxReplicas"))
+    fewest, most = count(fewest, (*at, "minReplicas")), count(most, (*at, "maxReplicas"))
     if fewest > most:
         raise ConvertError(f"spec.elasticPolicy.maxReplicas: {most}: must be at least minReplicas, {fewest}")
     report.keep((*at, "minReplicas"), f"spec.minReplicas: {fewest}", written[0])
@@ -305,28 +173,12 @@ def _nproc(source: Source, report: Report, roles: Sequence[Role]) -> int | str |
         elif str(written) == "cpu":
             report.lose(path, "write the number of processes into spec.nprocPerNode", written)
         else:
-            nproc = "auto" if written in ("auto", "gpu") else _count(_number(written), path)
+            nproc = "auto" if written in ("auto", "gpu") else count(_number(written), path)
             report.keep(path, f"spec.nprocPerNode: {nproc}", written)
     if isinstance(nproc, int) and all(max(1, main_gpus_of(role.template)) == nproc for role in roles):
         report.note(f"nprocPerNode is auto, its default: one process per GPU is {nproc}, as before.")
         return None
     return None if nproc == "auto" else nproc
-
-
-def _with_rank(role: Role, source: Source, report: Report, fewest: int, most: int) -> Role:
-    """The role, its command given the RANK of its pod, as in the PyTorchJob, where the job has one size."""
-    has_rank = source.peek("spec", "pytorchReplicaSpecs", MASTER) is not None
-    if not (has_rank and role.program.command) or most == 1:
-        return role
-    if fewest < most:
-        report.lose((*role.at, "env"), f"{RANK}: pods of a job that changes its size have no rank of their own")
-        return role
-    main = main_container(role.template)
-    if any(variable.get("name") == RANK for variable in main.get("env", [])):
-        return role
-    main["env"] = [{"name": RANK, "value": f"$({contract.ENV_POD_RANK})"}, *main.get("env", [])]
-    report.keep((*role.at, "env"), f"{RANK}: $({contract.ENV_POD_RANK}), the pod's, as the training-operator sets it")
-    return role
 
 
 def _templates(roles: Sequence[Role]) -> dict[str, Any]:
@@ -361,16 +213,6 @@ def _renamed(source: Source, report: Report, group: str, field: str, became: str
 
 def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
-
-
-def _count(value: object, path: Path) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConvertError(f"{_dotted(path)}: {value!r}: must be a whole number, at least 1")
-    return value
-
-
-def _dotted(path: Path) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
 
 
 def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str] = ()) -> Iterator[Converted]:

@@ -75,8 +75,10 @@ def from_flags(typed: RunFlags) -> Converted:
     for option in program.dropped:
         if option.name != NNODES:
             report.lose(" ".join(option.words), torchrun.WITH_VALUE.get(option.name) or torchrun.MEETING)
+    if program.was_plain:
+        report.note("torchrun starts the script: by itself, python would be one process that meets no other pod.")
     gpus = whole_gpus(typed.gpus, "--gpus")
-    report.note(manifest.counted(fewest, most, gpus))
+    report.notes.insert(0, manifest.counted(fewest, most, gpus))
     if typed.workers and ":" not in typed.workers and typed.min_replicas is typed.max_replicas is None:
         report.note(f"--workers {typed.workers} counts the master; under Run:ai it would be one pod more.")
     mounts = [*map(volumes.claim, typed.pvc), *map(volumes.volume, typed.volume)]

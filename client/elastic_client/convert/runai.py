@@ -9,89 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_api.job import CleanPodPolicy
 from elastic_client.convert import manifest, run, volumes
 from elastic_client.convert.converted import Converted, ConvertError, Report
 from elastic_client.convert.launch import Program, program_of
+from elastic_client.convert.runai_line import MANY, ONE_POD, Line, read
 from elastic_client.convert.volumes import Mounted
 
-STARTS = (
-    ("submit-dist", "pytorch"),
-    ("training", "pytorch", "submit"),
-    ("pytorch", "submit"),
-    ("distributed", "submit"),
-    ("submit",),
-    ("training", "submit"),
-    ("training", "standard", "submit"),
-)
-ONE_POD = STARTS[4:]
-"""Commands for a job of one pod."""
-SHORT = {
-    "-a": "annotation",
-    "-c": "command",
-    "-d": "debug",
-    "-e": "environment",
-    "-g": "gpu",
-    "-h": "help",
-    "-i": "image",
-    "-l": "label",
-    "-p": "project",
-    "-q": "quiet",
-    "-s": "service-type",
-    "-t": "tty",
-    "-v": "volume",
-}
-WITHOUT_VALUE = (
-    "allow-privilege-escalation",
-    "always-pull-image",
-    "attach",
-    "command",
-    "create-home-dir",
-    "debug",
-    "help",
-    "host-ipc",
-    "host-network",
-    "interactive",
-    "large-shm",
-    "local-image",
-    "master-no-pvcs",
-    "mount-propagation",
-    "no-master",
-    "preemptible",
-    "prevent-privilege-escalation",
-    "quiet",
-    "run-as-user",
-    "stdin",
-    "tty",
-    "verbose",
-)
-NEED_VALUE = ("image", "name", "workers", "min-replicas", "max-replicas", "gpu", "environment", "cpu", "memory")
-MANY = (
-    "add-capability",
-    "annotation",
-    "environment",
-    "extended-resource",
-    "label",
-    "pvc",
-    "pvc-exists",
-    "toleration",
-    "volume",
-)
-"""Flags that may stand more than once, each of which counts."""
-SAME = {
-    "gpu-devices-request": "gpu",
-    "cpu-core-request": "cpu",
-    "cpu-core-limit": "cpu-limit",
-    "cpu-memory-request": "memory",
-    "cpu-memory-limit": "memory-limit",
-    "existing-pvc": "pvc-exists",
-    "name-prefix": "job-name-prefix",
-    "capability": "add-capability",
-}
-"""v2's names of flags that v1 has, too."""
 PROJECT = "a namespace is what a project is: --namespace, and a GPUQuotaPolicy for it"
 NODES = "write spec.template.spec.nodeSelector or affinity for nodes of that kind"
 PART = "parts of a GPU are not supported: ask for whole ones by --gpu"
@@ -118,31 +44,6 @@ REASONS = {
     "preemptible": "the default; spec.preemptible",
 }
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-
-
-@dataclass(slots=True)
-class Line:
-    """A command line taken apart; a flag that is read is taken out of `flags`."""
-
-    start: tuple[str, ...]
-    name: str
-    flags: list[tuple[str, str, str]] = field(default_factory=list)
-    """Long name in v1's words, value, and how it was typed."""
-    command: tuple[str, ...] = ()
-
-    def all(self, name: str) -> list[str]:
-        """Each value of a flag, which counts as read."""
-        found = [value for flag, value, _ in self.flags if flag == name]
-        self.flags = [one for one in self.flags if one[0] != name]
-        return found
-
-    def last(self, name: str) -> str:
-        """The last value of a flag, which counts as read; "" if it is absent."""
-        return next(reversed(self.all(name)), "")
-
-    def has(self, name: str) -> bool:
-        """Whether a flag without a value is there and is not false; it counts as read."""
-        return any(value.lower() != "false" for value in self.all(name))
 
 
 def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str = "") -> Converted:
@@ -180,27 +81,6 @@ def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str 
     return report.converted(manifest.job(metadata, spec))
 
 
-def read(words: Sequence[str]) -> Line:
-    """The line, taken apart. Raises ConvertError if it does not submit a job."""
-    rest = list(words[1:] if words[:1] == ["runai"] else words)
-    start = next((start for start in STARTS if tuple(rest[: len(start)]) == start), None)
-    if start is None:
-        known = ", ".join(f"`runai {' '.join(start)}`" for start in STARTS[:2])
-        raise ConvertError(f"{' '.join(words[:3]) or 'no command line'}: write one of {known}, with its flags")
-    line = Line(start, "")
-    rest = rest[len(start) :]
-    while rest:
-        word = rest.pop(0)
-        if word == "--":
-            line.command = tuple(rest)
-            break
-        if not word.startswith("-"):
-            _positional(line, word)
-            continue
-        _flag(line, word, rest)
-    return line
-
-
 def _lose_twice(line: Line, report: Report) -> None:
     """Name flags that stand more than once, though only the last one counts."""
     for number, (name, _, typed) in enumerate(line.flags):
@@ -222,28 +102,6 @@ def _metadata(line: Line, namespace: str, program: Program, report: Report) -> d
     if prefix and not typed:
         metadata["generateName"] = f"{manifest.fitting_name(prefix)}-"
     return metadata
-
-
-def _positional(line: Line, word: str) -> None:
-    if line.name:
-        raise ConvertError(f"{word}: the name is {line.name} already: write the command after --")
-    line.name = word
-
-
-def _flag(line: Line, word: str, rest: list[str]) -> None:
-    name, equals, value = word.removeprefix("--").partition("=") if word.startswith("--") else _short(word)
-    typed = word
-    if not equals and name not in WITHOUT_VALUE and rest and not rest[0].startswith("-"):
-        value = rest.pop(0)
-        typed = f"{word} {value}"
-    elif not equals and name not in WITHOUT_VALUE and name in NEED_VALUE:
-        raise ConvertError(f"{word}: write a value after it")
-    line.flags.append((SAME.get(name, name), value if equals or value else "true", typed))
-
-
-def _short(word: str) -> tuple[str, str, str]:
-    name, value = SHORT.get(word[:2], word.lstrip("-")), word[2:]
-    return (name, "=", value.removeprefix("=")) if value and word[:2] in SHORT else (name, "", "")
 
 
 def _program(line: Line, image_command: str, report: Report) -> Program:

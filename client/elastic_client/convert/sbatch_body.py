@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from elastic_client.convert import slurm_options
 from elastic_client.convert.converted import ConvertError, Report
-from elastic_client.convert.launch import NNODES, NPROC, TORCHRUN, Program, program_of, reason_of
+from elastic_client.convert.launch import (
+    AS_MODULE,
+    NNODES,
+    NPROC,
+    Program,
+    program_of,
+    reason_of,
+    script_at,
+)
+from elastic_client.convert.sbatch_launch import SRUN, STARTS, Edit, Launch, find_launch, first_line, torchrun_at
 from elastic_client.convert.shell import Statement, Word, statements, variables
 from elastic_client.convert.slurm_options import Option
 from elastic_worker import contract, flags
@@ -22,38 +31,13 @@ from elastic_worker import contract, flags
 if TYPE_CHECKING:
     from elastic_client.convert.sbatch import Shape
 
-SRUN = "srun"
 ASKS_SLURM = re.compile(r"\b(scontrol|sinfo|squeue|sacct|srun)\b|SLURM_(?:JOB_|STEP_)?NODELIST")
-QUERIES = ("hostname", "scontrol", "nvidia-smi", "env", "echo", "printenv", "date", "true", "ip", "ls")
-"""What a script runs by srun to learn something, not to train."""
 SETS_UP = ("module", "ml", "spack")
 PRINTS = ("echo", "printf")
 RENDEZVOUS = (contract.ENV_MASTER_ADDR, contract.ENV_MASTER_PORT, contract.ENV_WORLD_SIZE, "NODE_RANK")
 FINDS_NODES = "it finds out nodes or addresses, which the operator does"
 NOT_SET = "nothing sets it in a pod"
-STARTS = (TORCHRUN, "accelerate", "python", "python3", "deepspeed", "fabric")
 ENDS = (";", "&", "|", "\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The statement that trains, with the words of its program and what to cut out of its text."""
-
-    statement: Statement
-    words: tuple[Word, ...]
-    step: tuple[Word, ...]
-    """`srun` and its options."""
-    after: tuple[Word, ...]
-    """Redirections and what else follows the command."""
-
-    def text(self, cut: Sequence[Word]) -> str:
-        """The statement without these words."""
-        text = self.statement.text
-        for word in sorted(cut, key=lambda word: word.start, reverse=True):
-            text = text[: word.start] + text[word.end :]
-        lines = [line for line in text.split("\n") if line.strip() not in ("", "\\")]
-        whole = "\n".join(re.sub(r"(?<=\S) {2,}(?=\S)", " ", line).rstrip() for line in lines)
-        return whole.strip().removesuffix("\\").rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +72,23 @@ class Body:
             report.keep(f"{name}={value}", "env")
         return replace(program, nproc=nproc), _env({**exported, **plain})
 
+    def _by_torchrun(self, report: Report) -> Edit:
+        """The same python, which runs torchrun: under Slurm each task is a process of the group."""
+        words = self.launch.words
+        at = script_at([word.value or word.text for word in words])
+        start, added = words[at - 1].end, " ".join(AS_MODULE)
+        report.keep(f"line {self.launch_line}: {words[0].text}", f"{words[0].text} {added}: the pods meet by torchrun")
+        return start, start, f" {added}"
+
+    def _may_be_replaced(self) -> bool:
+        """Whether the command can take the shell's place, so that a signal to the pod reaches it."""
+        before = self.launch.statement.text[: self.launch.words[0].start].split()
+        is_simple = not any(word.text in ENDS for word in self.launch.after)
+        return is_simple and not {"exec", "time"} & set(before)
+
     @property
     def _is_torchrun(self) -> bool:
-        return _torchrun_at(self.launch.words) is not None
+        return torchrun_at(self.launch.words) is not None
 
     def _program(self, literals: Mapping[str, str], report: Report) -> Program:
         """The launch line with the values of variables that are known; its dropped options are named."""
@@ -107,7 +105,7 @@ class Body:
 
         Raises ConvertError.
         """
-        at = _torchrun_at(self.launch.words)
+        at = torchrun_at(self.launch.words)
         if at is None:
             return []
         words = self.launch.words[at + 1 :]
@@ -136,9 +134,13 @@ class Body:
         is_last = not any(one.is_command and one.line > self.launch_line for one in self.others)
         is_job_s = program.nproc is not None
         cut = [*self.launch.step, *(word for option in self._dropped(nproc=is_job_s) for word in option)]
-        text = self.launch.text(cut)
-        if is_last and not any(word.text in ENDS for word in self.launch.after):
-            text = _with_exec(text, self.launch)
+        edits = [(word.start, word.end, "") for word in cut]
+        if program.was_plain:
+            edits.append(self._by_torchrun(report))
+        if is_last and self._may_be_replaced():
+            start = self.launch.words[0].start
+            edits.append((start, start, "exec "))
+        text = self.launch.text(edits)
         parts = {one.line: one.text for one in self.others} | {self.launch_line: text}
         whole = "\n".join(parts[line] for line in sorted(parts)).strip("\n") + "\n"
         report.keep(
@@ -149,7 +151,7 @@ class Body:
                 report.note(f"line {one.line}: `{one.text.strip()}` stays: the image must have it.")
             elif one.is_command and basename(one.words()[0].text) in STARTS:
                 report.note(
-                    f"line {one.line}: `{_first_line(one)}` runs in each pod; under Slurm on the first node only."
+                    f"line {one.line}: `{first_line(one)}` runs in each pod; under Slurm on the first node only."
                 )
         env = _env({**exported, **_slurm_variables(whole, shape, report)})
         args = ["script", *self.args] if self.args else []
@@ -160,53 +162,12 @@ class Body:
 def read_body(script: str, report: Report, *, args: Sequence[str] = ()) -> Body:
     """The commands of the script; each that is taken out is a line of the report. Raises ConvertError."""
     parts = [part for part in statements(script) if not part.text.startswith(("#SBATCH", "#!"))]
-    launch = _launch(parts)
+    launch = find_launch(parts)
     others = [part for part in parts if part is not launch.statement]
     kept = _without_queries(others, launch, report)
     words = [word.value if word.value is not None else word.text for word in launch.step[1:]]
     options, _ = slurm_options.read(words)
     return Body(launch, tuple(kept), tuple(args), tuple(options))
-
-
-def _launch(parts: Sequence[Statement]) -> Launch:
-    """The one statement that trains. Raises ConvertError if there is none, or more than one."""
-    found = [launch for part in parts if part.is_command and (launch := _as_launch(part))]
-    found = [launch for launch in found if launch.step] or found
-    inside = [part for part in parts if part.is_command and _starts_inside(part)]
-    if inside and not found:
-        raise ConvertError(
-            f"line {inside[0].line}: {_first_line(inside[0])}: the training must start at one place: write one"
-            " `srun torchrun ...` outside of loops and functions"
-        )
-    if not found:
-        raise ConvertError("the script starts no training: write `srun torchrun ...` or `srun python ...` in it")
-    if len(found) > 1:
-        lines = ", ".join(str(launch.statement.line) for launch in found)
-        raise ConvertError(f"lines {lines}: each starts something: write a job for each, or one script that does all")
-    return found[0]
-
-
-def _as_launch(part: Statement) -> Launch | None:
-    """The statement as the one that trains; None if it is something else."""
-    words = part.words()
-    at = next((n for n, word in enumerate(words) if not _is_setting(word) and word.text not in ("exec", "time")), None)
-    if at is None or part.assignment():
-        return None
-    end = next((n for n, word in enumerate(words) if n > at and word.is_sign), len(words))
-    step: tuple[Word, ...] = ()
-    if words[at].text == SRUN:
-        _, used = slurm_options.read([word.value or word.text for word in words[at + 1 : end]])
-        step = tuple(words[at : at + 1 + used])
-    program = words[at + len(step) : end]
-    if not program or (not step and basename(program[0].text) not in STARTS):
-        return None
-    if basename(program[0].text) in QUERIES:
-        return None
-    return Launch(part, tuple(program), step, tuple(words[end:]))
-
-
-def _starts_inside(part: Statement) -> bool:
-    return re.search(rf"(?m)(^|[;&|({{]|\bdo|\bthen)\s*({SRUN}|{TORCHRUN})\s", part.text) is not None
 
 
 def _without_queries(parts: Sequence[Statement], launch: Launch, report: Report) -> list[Statement]:
@@ -218,7 +179,7 @@ def _without_queries(parts: Sequence[Statement], launch: Launch, report: Report)
         asks = ASKS_SLURM.search(part.text) is not None or bool(variables(part.text) & answers)
         is_printed = part.is_command and part.words()[0].text in (*PRINTS, SRUN)
         if part.is_command and (name in RENDEZVOUS or (asks and (name or is_printed))):
-            report.lose(f"line {part.line}: {_first_line(part)}", FINDS_NODES)
+            report.lose(f"line {part.line}: {first_line(part)}", FINDS_NODES)
             answers |= {name} if name and name not in RENDEZVOUS[:2] else set()
         else:
             kept.append(part)
@@ -238,7 +199,7 @@ def _without_unused(parts: Sequence[Statement], launch: Launch, report: Report) 
         used = rest + " ".join(one.text for one in (*parts[:number], *kept))
         is_literal = (found := part.assignment()) is not None and found[1] is not None and found[1].value is not None
         if name in only and not is_literal and name not in variables(used):
-            report.lose(f"line {part.line}: {_first_line(part)}", FINDS_NODES)
+            report.lose(f"line {part.line}: {first_line(part)}", FINDS_NODES)
         else:
             kept.insert(0, part)
     return kept
@@ -272,16 +233,6 @@ def _resolved(text: str, literals: Mapping[str, str]) -> str:
     for name in variables(plain) & literals.keys():
         plain = re.sub(rf"\$\{{{name}\}}|\${name}\b", literals[name].replace("\\", r"\\"), plain)
     return plain if "$" not in plain else text
-
-
-def _torchrun_at(words: Sequence[Word]) -> int | None:
-    """The number of the last word that starts torchrun; None if it is not the command itself."""
-    texts = [word.value or word.text for word in words]
-    if basename(texts[0]) == TORCHRUN:
-        return 0
-    if "-m" in texts[:3] and "torch.distributed.run" in texts:
-        return texts.index("torch.distributed.run")
-    return None
 
 
 def _reason(name: str) -> str:
@@ -334,21 +285,5 @@ def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
     return {name: known[name] for name in used if known.get(name)}
 
 
-def _with_exec(text: str, launch: Launch) -> str:
-    """The command in the shell's place, so that a signal to the pod reaches it."""
-    first = launch.words[0].text
-    at = text.index(first)
-    before = text[:at].split()
-    return text if "exec" in before or "time" in before else f"{text[:at]}exec {text[at:]}"
-
-
-def _is_setting(word: Word) -> bool:
-    return re.match(r"[A-Za-z_]\w*=", word.text) is not None
-
-
 def _env(values: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in values.items()]
-
-
-def _first_line(part: Statement) -> str:
-    return part.text.strip().partition("\n")[0]

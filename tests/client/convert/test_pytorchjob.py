@@ -246,6 +246,27 @@ def test_what_cannot_be_is_refused_in_one_line_that_names_it(name, path, value, 
     assert "\n" not in str(refused.value)
 
 
+JUNK = (None, 0, -1, "", [], {}, "x", True, 3.5, [None], {"a": None}, {1: [{}]})
+
+
+@settings(max_examples=400, deadline=None)
+@given(name=st.sampled_from(NAMES), junk=st.sampled_from(JUNK), data=st.data())
+def test_junk_in_any_place_gives_a_job_or_one_line(name, junk, data):
+    body = load(name)
+    path = data.draw(st.sampled_from([path[:end] for path, _ in leaves(body) for end in range(1, len(path) + 1)]))
+    at(body, path[:-1])[path[-1]] = junk
+    made = outcome(body)
+    assert len(made) == 1 or ("\n" not in made and len(made) > 10)
+
+
+def outcome(body):
+    """The jobs, or the message."""
+    try:
+        return list(from_documents([body], ENTRYPOINT))
+    except ConvertError as error:
+        return str(error)
+
+
 def test_a_container_without_a_command_is_refused_until_somebody_says_what_the_image_runs():
     with pytest.raises(ConvertError, match=r"command: is absent, .* with --backend nccl: .* --entrypoint"):
         from_pytorchjob(load("mnist-nccl"))

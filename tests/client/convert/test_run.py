@@ -43,7 +43,12 @@ COMMANDS = [
     (["train.py", "--lr", "1"], {"args": ["train.py", "--lr", "1"]}, "auto", (1, 1)),
     (["python", "-u", "train.py"], {"args": ["train.py"]}, "auto", (1, 1)),
     (["python3", "-m", "pkg.train"], {"args": ["-m", "pkg.train"]}, "auto", (1, 1)),
-    (["/venv/bin/python", "train.py"], {"command": ["/venv/bin/python", "train.py"]}, "auto", (1, 1)),
+    (
+        ["/venv/bin/python", "train.py"],
+        {"command": ["/venv/bin/python", "-m", "torch.distributed.run"], "args": ["train.py"]},
+        "auto",
+        (1, 1),
+    ),
     (["python", "-c", "1"], {"command": ["python", "-c", "1"]}, "auto", (1, 1)),
     (["bash", "launch.sh"], {"command": ["bash", "launch.sh"]}, "auto", (1, 1)),
     (["torchrun", "--nnodes=1:3", "--nproc_per_node=4", "t.py"], {"args": ["t.py"]}, 4, (1, 3)),

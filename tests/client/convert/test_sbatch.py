@@ -115,6 +115,35 @@ def test_tasks_become_the_processes_of_a_pod():
     assert (spec.nproc_per_node, spec.active_deadline_seconds) == ("auto", 5400)
 
 
+def test_spaces_and_empty_lines_in_quotes_stay_as_they_are():
+    text = (
+        "srun -l torchrun \\\n  --nnodes=2 --tee=3 \\\n  --rdzv_id  $RANDOM train.py 'a  b' \"x\n\n  $Y\" \\\n  > log\n"
+    )
+    command = main(convert(HEAD + text))["command"][2]
+    assert command == "exec torchrun --tee=3 train.py 'a  b' \"x\n\n  $Y\" \\\n  > log\n"
+
+
+PLAIN = [
+    (
+        "source venv/bin/activate\nsrun python3 train.py --n $N > log\n",
+        "exec python3 -m torch.distributed.run train.py --n $N > log\n",
+    ),
+    ("srun ~/venv/bin/python -u -m pkg --n $N\n", "exec ~/venv/bin/python -u -m torch.distributed.run -m pkg --n $N\n"),
+    (
+        "OMP=1 srun -l \\\n  python \\\n  train.py $N\nsync\n",
+        "OMP=1 \\\n  python -m torch.distributed.run \\\n  train.py $N\nsync\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("commands", "end"), PLAIN)
+def test_python_that_srun_starts_is_started_by_torchrun_so_that_the_pods_meet(commands, end):
+    converted = convert(HEAD + commands)
+    accepted(converted)
+    assert main(converted)["command"][2].endswith(end)
+    assert "the pods meet by torchrun" in said(converted)
+
+
 def test_a_container_of_pyxis_is_the_image():
     converted = from_sbatch(script("container"))
     accepted(converted)
