@@ -1,7 +1,7 @@
 """What `-o json` and `-o yaml` print: a stable schema, published as `schema.json`, and made here from API objects.
 
 Fields are only ever added within one `apiVersion`. What the operator says in a status is copied, never computed again.
-`python -m elastic_client.documents` prints the schema.
+`make generated` renews the schema.
 """
 
 from __future__ import annotations
@@ -74,8 +74,11 @@ class JobRow(Model):
     gpus: int = Field(default=0, description="GPUs that its pods hold.")
     limited_by: str = Field(default="", description="The reason of the condition FullSize.")
     restarts: int = Field(default=0, description="Failures and lost pods.")
+    progress_percentage: int | None = Field(default=None, description="0 to 100, where the script reports it.")
+    eta: str | None = Field(default=None, description="How long the rest takes, as 3h20m, where that is known.")
     world_size: int = Field(default=0, description="Training processes.")
     step: int | None = Field(default=None, description="Optimizer steps done, where that is known.")
+    loss: str | None = Field(default=None, description="As the script reports it.")
     goodput: float | None = Field(default=None, description="0 to 1, where that is known.")
     created: Time = Field(description="When it was created.")
 
@@ -206,8 +209,11 @@ def job_row(cells: Mapping[str, Any]) -> JobRow:
         gpus=cells.get("gpus") or 0,
         limited_by=cells.get("limitedby") or "",
         restarts=cells.get("restarts") or 0,
+        progress_percentage=cells.get("progress"),
+        eta=cells.get("eta") or None,
         world_size=cells.get("world") or 0,
         step=cells.get("step"),
+        loss=cells.get("loss") or None,
         goodput=_number(cells.get("goodput")),
         created=meta["creationTimestamp"],
     )
@@ -286,6 +292,7 @@ def event_row(event: Mapping[str, Any]) -> EventRow:
 def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
     meta, spec = job["metadata"], job.get("spec") or {}
     ready, limit = status.condition(ConditionType.READY), status.condition(ConditionType.FULL_SIZE)
+    training = status.training or Training()
     return JobRow(
         namespace=meta["namespace"],
         name=meta["name"],
@@ -296,9 +303,12 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
         gpus=status.gpus,
         limited_by=limit.reason if limit else "",
         restarts=status.restarts,
+        progress_percentage=training.progress_percentage,
+        eta=training.eta,
         world_size=status.world_size,
-        step=status.training.step if status.training else None,
-        goodput=status.training.goodput if status.training else None,
+        step=training.step,
+        loss=next((one.value for one in training.metrics if one.name == "loss"), None),
+        goodput=training.goodput,
         created=meta["creationTimestamp"],
     )
 
@@ -317,7 +327,3 @@ def _unknown_fields(job: Mapping[str, Any]) -> list[str]:
 
 def _number(cell: Any) -> float | None:
     return None if cell in (None, "") else float(cell)
-
-
-if __name__ == "__main__":
-    print(schema(), end="")

@@ -56,8 +56,11 @@ JOB_COLUMNS = [
     "GPUS",
     "LIMITED BY",
     "RESTARTS",
+    "PROGRESS",
+    "ETA",
     "WORLD",
     "STEP",
+    "LOSS",
     "GOODPUT",
     "AGE",
 ]
@@ -165,7 +168,8 @@ def print_grid(target: Console, columns: Sequence[str], rows: Iterable[Sequence[
 def job_cells(job: JobRow, at: datetime, *, namespaced: bool) -> list[object]:
     """A job's row, under JOB_COLUMNS, with its namespace before them if `namespaced`."""
     shown = [job.name, job.status, job.pods, job.min_pods, job.max_pods, job.gpus, job.limited_by, job.restarts]
-    further = [job.world_size, job.step, job.goodput]
+    shown += [job.progress_percentage, job.eta]
+    further = [job.world_size, job.step, job.loss, job.goodput]
     return [*([job.namespace] if namespaced else []), *shown, *further, age(job.created, at)]
 
 
@@ -291,11 +295,14 @@ def _training(report: JobReport) -> str:
     training = report.training
     assert training is not None
     known = {
+        "% done:": training.progress_percentage,
+        "time left:": training.eta,
         "step": training.step,
         "epoch": training.epoch,
         "last checkpoint at step": training.last_checkpoint_step,
         "goodput": training.goodput,
         "checkpoints cannot be followed:": training.checkpoint_error,
+        **{metric.name: metric.value for metric in training.metrics},
     }
     return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
 

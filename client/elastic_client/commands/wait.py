@@ -128,7 +128,8 @@ def told_of(report: JobReport) -> str:
     """The job in a few words."""
     job = report.job
     step = "" if job.step is None else f", step {job.step}"
-    return f"{job.status}, {counted(job.pods, 'pod')} ({sizes(job.min_pods, job.max_pods)} allowed){step}"
+    left = "" if job.eta is None else f", {job.eta} left"
+    return f"{job.status}, {counted(job.pods, 'pod')} ({sizes(job.min_pods, job.max_pods)} allowed){step}{left}"
 
 
 @contextmanager
@@ -154,14 +155,14 @@ class Lines:
 
     def update(self, report: JobReport) -> None:
         """One line where state or size changed."""
-        told = told_of(report).partition(", step")[0]
+        told = told_of(report).partition(" allowed)")[0] + " allowed)"
         if told != self.last:
             screen.note(f"job {self.job}: {told}")
         self.last = told
 
 
 class Bar:
-    """Shows how much of its size the job has: how long it will train is not known."""
+    """Shows how much of the training is done; where that is not known, how much of its size the job has."""
 
     def __init__(self, job: str, progress: Progress) -> None:
         self.progress = progress
@@ -171,4 +172,7 @@ class Bar:
     def update(self, report: JobReport) -> None:
         """Text and length."""
         text = printable(f"job {self.job}: {told_of(report)}")
-        self.progress.update(self.task, description=text, completed=report.job.pods, total=report.job.max_pods)
+        done, total = report.job.progress_percentage, 100
+        if done is None:
+            done, total = report.job.pods, report.job.max_pods
+        self.progress.update(self.task, description=text, completed=done, total=total)
