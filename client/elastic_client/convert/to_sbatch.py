@@ -61,7 +61,7 @@ def to_sbatch(body: Mapping[str, Any]) -> str:
 
 def is_elastic(spec: JobSpec) -> bool:
     """Whether the job may have more than one size."""
-    return spec.sizes()[0] < spec.max_replicas
+    return len(spec.sizes()) > 1
 
 
 def _options(name: str, spec: JobSpec) -> Iterator[str]:

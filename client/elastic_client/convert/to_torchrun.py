@@ -31,8 +31,8 @@ def to_torchrun(
     spec = check(body)
     metadata = body.get("metadata") or {}
     name = fitting_name(str(metadata.get("name") or metadata.get("generateName") or "job"))
-    number = spec.max_replicas if nodes is None else nodes
-    if standalone or (number == 1 and spec.max_replicas == 1):
+    number = spec.sizes()[-1] if nodes is None else nodes
+    if standalone or spec.sizes() == (1,):
         return [f"# {name} on one machine", _alone(JobLine(spec, ROLE_MASTER))]
     if number not in spec.sizes():
         raise ConvertError(f"--nodes {number}: the job may have {_sizes(spec)}: write one of these")

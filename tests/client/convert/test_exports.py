@@ -98,7 +98,7 @@ def test_a_script_with_a_mistake_is_not_clean(tmp_path):
 SAYS = [
     (make_job(fewest=2, most=8), "#SBATCH --nodes=2-8\n"),
     (make_job(), "#SBATCH --nodes=2\n"),
-    (make_job(fewest=2, most=8, spec={"replicaStep": 4}), "#SBATCH --nodes=2-6\n"),
+    (make_job(fewest=2, most=9, spec={"replicaStep": 4}), "#SBATCH --nodes=2-6\n"),
     (make_job(), "#SBATCH --requeue\n"),
     (make_job(), "#SBATCH --signal=B:USR1@120\n"),
     (make_job(spec={"elasticity": {"gracePeriodSeconds": 15}}), "#SBATCH --signal=B:USR1@15\n"),
@@ -197,6 +197,12 @@ def test_torchrun_has_one_line_for_each_machine_and_the_first_is_the_host():
         "torchrun --nnodes=1:3 --nproc-per-node=1 --rdzv-id=toy --rdzv-backend=c10d --rdzv-endpoint=a:29400"
         " --rdzv-conf= --max-restarts=10 train.py --lr 0.1"
     }
+
+
+def test_without_a_number_of_machines_there_are_as_many_as_the_largest_size():
+    lines = to_torchrun(make_job(fewest=2, most=9, spec={"replicaStep": 4}))
+    assert len([line for line in lines if not line.startswith("#")]) == 6
+    assert "--nodes=2\n" in to_sbatch(make_job(fewest=2, most=3, spec={"replicaStep": 4}))
 
 
 def test_one_machine_meets_nobody():

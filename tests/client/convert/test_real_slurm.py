@@ -74,3 +74,12 @@ def test_a_job_of_several_sizes_takes_both_nodes_and_trains_on_when_one_is_lost(
     site.slurm.sh("scontrol update NodeName=node2 State=DOWN Reason=off", folder=site.folder)
     site.wait_said(job, r"Node failure on node2[^$]*?^Epoch \d+ ", after=at)
     assert site.state(job) == "RUNNING"
+
+
+def test_a_job_that_is_told_of_its_time_limit_goes_back_into_the_queue_and_on_from_its_checkpoint(site):
+    job = site.submit(make_job(args=[SCRIPT, "100000", "1"], resources=GPU))
+    at = site.wait_said(job, r"^Epoch \d+ \| Training snapshot saved")
+    site.slurm.sh(f"scancel --batch --signal=USR1 {job}", folder=site.folder)
+    at = site.wait_said(job, r"^Resuming training from snapshot", after=at)
+    site.wait_said(job, r"^\[GPU1\] Epoch \d+ ", after=at)
+    assert " Restarts=1 " in site.slurm.sh(f"scontrol --oneliner show job {job}", folder=site.folder)
