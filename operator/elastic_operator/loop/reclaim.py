@@ -370,8 +370,6 @@ class Reclaimer:
                 return await self._put(pod, reservation)
             except Conflict:
                 return await self._put_anew(pod, reservation)
-        except NotFound:
-            return False
         except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
             self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
@@ -380,19 +378,21 @@ class Reclaimer:
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
-        """The same for a pod that has changed, as it is now; False if it has a node meanwhile.
+        """The same for a pod that has changed, as it is now; False if it is gone or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
         rest of the gang, and other jobs grow into the room that it was to get (158).
 
         Raises ClusterError; Conflict if somebody else has nominated it.
         """
-        pod = await apply.get_pod(self._session, before.metadata.namespace, before.metadata.name)
-        if pod.metadata.uid != before.metadata.uid:
-            self._pods.observe_deleted(before.metadata.uid)
+        meta = before.metadata
+        try:
+            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+        except NotFound:
+            self._pods.observe_deleted(meta.uid)
             return False
         self._pods.observe(pod)
-        if pod.spec.node_name:
+        if pod.metadata.uid != meta.uid or pod.spec.node_name:
             return False
         if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
             raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
