@@ -35,8 +35,9 @@ async def reporting(folder):
     await server.open(0, "127.0.0.1")
     token = Path(reports.environ({}, server.port)[ENV_TOKEN_FILE]).read_text()
 
-    async def post(content, authorization=f"Bearer {token}"):
-        head = f"POST {PATH} HTTP/1.1\r\nauthorization: {authorization}\r\nContent-Length: {len(content)}\r\n\r\n"
+    async def post(content, authorization=f"Bearer {token}", *, length=None):
+        length = len(content) if length is None else length
+        head = f"POST {PATH} HTTP/1.1\r\nauthorization: {authorization}\r\nContent-Length: {length}\r\n\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         try:
             writer.write(head.encode("latin-1"))
@@ -74,6 +75,8 @@ async def test_a_report_that_is_too_long_or_wrong_is_refused_with_its_reason(tmp
         code, text = await post(body(progressPercentage=101))
         assert (code, text) == (400, "trainerStatus.progressPercentage: 101 is not a whole number from 0 to 100\n")
         assert (await post(b" " * (MOST_BYTES + 1)))[0] == 400
+        for length in ("", "-1", "1.5", "9" * 5000):
+            assert (await post(b"", length=length))[0] == 400
         assert reports.last == TrainerReport()
 
 
@@ -87,7 +90,7 @@ async def test_the_token_is_in_a_private_file_and_a_pod_that_has_its_own_variabl
 
 def test_a_process_that_starts_again_does_not_set_the_progress_to_nothing(tmp_path):
     reports = TrainerReports(tmp_path)
-    for percentage, shown in ((0, 0), (40, 40), (0, 40), (41, 41), (5, 5)):
+    for percentage, shown in ((0, 0), (40, 40), (0, 40), (41, 41), (5, 5), (0, 5), (0, 0), (0, 0), (3, 3)):
         reports.take(body(progressPercentage=percentage))
         assert reports.last.percentage == shown
 

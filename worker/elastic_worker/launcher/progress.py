@@ -54,6 +54,7 @@ class TrainerReports:
     def __init__(self, folder: Path) -> None:
         self._file, self._token = folder / "trainer-token", secrets.token_urlsafe(32)
         self.last = TrainerReport()
+        self._begins = False
 
     def environ(self, given: Mapping[str, str], port: int) -> dict[str, str]:
         """The variables for a training process; none if the pod has its own, or if the launcher has no port."""
@@ -71,12 +72,13 @@ class TrainerReports:
     def take(self, body: bytes) -> None:
         """Keep a report. Raises BadReportError.
 
-        A process that has just started reports 0 % before it knows where it resumes: then the last figures stay.
+        A process that has just started reports 0 % before it knows where it resumes: the last figures stay until its
+        next report.
         """
         report = parse(body)
-        if report.percentage == 0 and self.last.percentage:
-            report = TrainerReport(self.last.percentage, self.last.remaining, self.last.metrics)
-        self.last = report
+        self._begins = report.percentage == 0 and bool(self.last.percentage) and not self._begins
+        if not self._begins:
+            self.last = report
 
 
 def parse(body: bytes) -> TrainerReport:

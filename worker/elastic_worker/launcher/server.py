@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 REQUEST_SECONDS = 2.0
 REQUEST_BYTES = 8 << 10
 MOST_CONNECTIONS = 64
+LONGEST_LENGTH = 9
+"""Digits of a Content-Length."""
 
 _REASONS = {
     200: "OK",
@@ -112,7 +114,7 @@ class StatusServer:
         if words[:2] == ["POST", PATH] and self._reports is not None:
             return await _take(self._reports, _headers(lines), reader)
         if words[0] != "GET":
-            return 405, _TEXT, b"only GET is answered\n"
+            return 405, _TEXT, f"only GET is answered, and POST to {PATH}\n".encode()
         try:
             return self._page(words[1].partition("?")[0])
         except Exception:  # an error in a page must not end the training
@@ -135,7 +137,7 @@ async def _take(
     if not reports.is_allowed(headers.get("authorization", "")):
         return 401, _TEXT, b"the token in the file that KUBEFLOW_TRAINER_SERVER_TOKEN names is needed\n"
     length = headers.get("content-length", "")
-    if not length.isdecimal() or int(length) > MOST_BYTES:
+    if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > MOST_BYTES:
         return 400, _TEXT, f"Content-Length: write a number up to {MOST_BYTES}\n".encode()
     try:
         reports.take(await reader.readexactly(int(length)))

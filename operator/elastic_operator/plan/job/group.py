@@ -146,7 +146,7 @@ def _metrics(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _duration(seconds: int | None) -> str | None:
-    """As kubectl shows an age: `45s`, `12m`, `3h20m`, `2d4h`."""
+    """In two units, and up to two of the larger one in the smaller alone: `45s`, `12m`, `3h20m`, `2d4h`."""
     if seconds is None:
         return None
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
