@@ -64,14 +64,14 @@ def test_what_scripts_report_as_to_kubeflow_is_shown_and_their_own_loss_counts()
         loss=0.25,
     )
     training = planned(report).status.training
-    assert (training.progress_percentage, training.estimated_remaining_seconds, training.eta) == (42, 5400, "90m")
+    assert (training.progress_percentage, training.estimated_remaining_seconds, training.eta) == (42, 5400, "1h30m")
     assert training.metrics == [Metric(name="loss", value="0.3"), Metric(name="lr", value="1e-4")]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h0m"), (200_000, "2d7h")]
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (120, "2m"), (5400, "1h30m"), (7260, "2h1m"), (200_000, "2d7h")]
 )
-def test_the_rest_of_the_time_is_written_as_kubectl_writes_an_age(seconds, text):
+def test_the_rest_of_the_time_is_written_in_two_units(seconds, text):
     assert planned(make_report(*ALL, estimated_remaining_seconds=seconds)).status.training.eta == text
 
 

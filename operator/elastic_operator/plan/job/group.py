@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
+from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training, span
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
@@ -121,6 +121,7 @@ def _training(status: JobStatus, report: Report) -> Training | None:
     known = status.training
     if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
         return known
+    left = report.estimated_remaining_seconds
     training = Training(
         step=report.step,
         epoch=report.epoch,
@@ -129,8 +130,8 @@ def _training(status: JobStatus, report: Report) -> Training | None:
         checkpoint_error=report.checkpoint_error,
         goodput=round(report.goodput.share, 3) if report.goodput is not None else None,
         progress_percentage=report.progress_percentage,
-        estimated_remaining_seconds=report.estimated_remaining_seconds,
-        eta=_duration(report.estimated_remaining_seconds),
+        estimated_remaining_seconds=left,
+        eta=span(left) if left is not None else None,
         metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
     return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
@@ -143,20 +144,6 @@ def _metrics(report: Report) -> Iterator[tuple[str, str]]:
     if report.loss is not None and "loss" not in dict(report.metrics):
         yield "loss", f"{report.loss:.6g}"
     yield from report.metrics
-
-
-def _duration(seconds: int | None) -> str | None:
-    """In two units, and up to two of the larger one in the smaller alone: `45s`, `12m`, `3h20m`, `2d4h`."""
-    if seconds is None:
-        return None
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 120:
-        return f"{minutes}m"
-    if hours < 48:
-        return f"{hours}h{minutes % 60}m"
-    return f"{days}d{hours % 24}h"
 
 
 def _with_costs(status: JobStatus, report: Report) -> list[Change]:
