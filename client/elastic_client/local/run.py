@@ -206,9 +206,7 @@ class LocalRun:
                 pod.kill()
             return
         self._stopped = code
-        self._tell(
-            f"ends within {GRACE_SECONDS} s, after a checkpoint if the script writes one; Ctrl-C: at once"
-        )
+        self._tell(f"ends within {GRACE_SECONDS} s, after a checkpoint if the script writes one; Ctrl-C: at once")
 
     async def _end_pods(self) -> None:
         """All pods end: by themselves after the master has, else told to; those that do not are killed."""
