@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,16 +118,18 @@ def _signed(command: Command, parameters: list[inspect.Parameter]) -> Command:
 
 def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: int | None) -> Code:
     """Raises ClientError for what is wrong with flags, python, GPUs, ports or the name, and where the script fails."""
-    from elastic_client.convert.run import RunFlags
-    from elastic_client.local import machine
-    from elastic_client.local.plan import plan
-    from elastic_client.local.run import train
-
     if values["dry_run"]:
         raise ClientError(Code.USAGE, "--dry-run: --local makes nothing in a cluster; leave one of the two out")
+    from elastic_client.convert.run import RunFlags
+    from elastic_client.local import machine
+
     typed = RunFlags(command=values["context"].args, **{name: values[name] or _empty(name) for name in OF_TYPED})
     environ = dict(os.environ)
     here = machine.look(python, environ)
+    # These need Linux, too.
+    from elastic_client.local.plan import plan
+    from elastic_client.local.run import train
+
     made = plan(typed, here, checkpoint_path=checkpoint_path, ports=machine.ports(port))
     for line in [*(flag for name, flag in CLUSTER_ONLY.items() if values[name]), *made.dropped]:
         screen.note(f"not used on this machine: {line}")
@@ -140,9 +143,13 @@ def _empty(name: str) -> Any:
 
 def _scaled_here(values: dict[str, Any]) -> bool:
     """Changes the size of a run on this machine if one is meant. Raises ClientError."""
+    name, size = values["job"], values["size"]
+    if sys.platform != "linux":  # nothing trains by --local elsewhere
+        if size is None:
+            raise ClientError(Code.USAGE, f"SIZE: write how many pods, as in `scale {name} 4`")
+        return False
     from elastic_client.local import place
 
-    name, size = values["job"], values["size"]
     at = place.folder()
     if size is None:
         _scale(place.only(name, at=at), bounds(name), values["output"], at)

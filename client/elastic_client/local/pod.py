@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from elastic_worker.inject import inject
 
@@ -52,7 +52,7 @@ class Pod:
         self._process = process
         assert process.stdout is not None
         assert process.stderr is not None
-        pumps = (_pump(process.stdout, sys.stdout, prefix), _pump(process.stderr, sys.stderr, prefix))
+        pumps = (_pump(process.stdout, sys.stdout.buffer, prefix), _pump(process.stderr, sys.stderr.buffer, prefix))
         self._pumps = [asyncio.create_task(pump) for pump in pumps]
 
     @property
@@ -108,7 +108,7 @@ async def start(
     return Pod(process, index=index, name=name, uid=uid, prefix=prefix)
 
 
-async def _pump(source: asyncio.StreamReader, target: IO[str], prefix: Prefix) -> None:
+async def _pump(source: asyncio.StreamReader, target: BinaryIO, prefix: Prefix) -> None:
     """Copies whole lines; what comes after the last newline counts as a line, too."""
     rest = b""
     while chunk := await source.read(LINE_BYTES):
@@ -120,12 +120,12 @@ async def _pump(source: asyncio.StreamReader, target: IO[str], prefix: Prefix) -
         _write(target, [rest], prefix())
 
 
-def _write(target: IO[str], lines: Sequence[bytes], prefix: str) -> None:
+def _write(target: BinaryIO, lines: Sequence[bytes], prefix: str) -> None:
     """The script's own bytes, as a terminal would have them. A reader that has gone ends no training."""
     if not lines:
         return
     with suppress(BrokenPipeError):
-        target.write("".join(f"{prefix}{line.decode(errors='replace')}\n" for line in lines))
+        target.write(b"".join(b"%s%s\n" % (prefix.encode(), line) for line in lines))
         target.flush()
 
 

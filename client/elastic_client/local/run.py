@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from elastic_client import screen
@@ -31,8 +32,9 @@ from elastic_worker import contract
 
 LOOK_SECONDS = 0.1
 STATUS_SECONDS = 0.5
+SUCCESS = ""
 AGAIN_SECONDS = 2.0
-"""Before a lost pod starts again. A run that fails ends its workers sooner than its master, and that is no loss."""
+"""Before a lost pod starts again. A run that ends does so in its workers sooner than in its master."""
 MOST_RESTARTS = 10
 """Lost pods in all, after which the run gives up."""
 LINGER_SECONDS = 10.0
@@ -56,6 +58,14 @@ def train(plan: Plan, environ: Mapping[str, str]) -> Code:
             _remove_notes(plan)
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A pod that ended unasked: when it starts again, in seconds of the event loop's clock, and how it ended."""
+
+    again_at: float
+    told: str
+
+
 class LocalRun:
     """One run, with private files in `folder`; `at` is where `scale` finds it."""
 
@@ -65,9 +75,10 @@ class LocalRun:
         self._sizes = plan.sizes
         self._serial, self._epoch, self._wishes, self._restarts = 0, 0, 0, 0
         self._wished: tuple[place.Sizes, dict[str, str]] | None = None
-        self._again_at: dict[int, float] = {}
+        self._lost: dict[int, Lost] = {}
         self._stopped: Code | None = None
-        self._ended: int | None = None
+        self._outcome: str | None = None
+        """SUCCESS, or in words why the run failed; None while it has not ended by itself."""
         self._seen = status.Seen(now(), plan.processes)
 
     async def run(self) -> Code:
@@ -87,10 +98,10 @@ class LocalRun:
 
     async def _until_end(self) -> None:
         """Until the master has ended or the user wants the end."""
-        while self._stopped is None and self._ended is None:
+        while self._stopped is None and self._outcome is None:
             self._read_sizes()
             await self._bury()
-            if self._ended is None:
+            if self._outcome is None:
                 await self._start_missing()
                 self._send_away()
                 self._wish()
@@ -118,28 +129,31 @@ class LocalRun:
             await pod.finish()
             del self._pods[pod.index]
             assert pod.code is not None
-            if pod.is_leaving or pod.code == 0:
-                self._ended = 0 if not pod.index and pod.code == 0 else self._ended
-            elif not pod.index and 0 < pod.code != contract.EXIT_LEFT:
-                self._ended = pod.code
-            else:
-                self._lose(pod, pod.code)
+            if pod.is_leaving:
+                continue
+            if not pod.index and (pod.code == 0 or 0 < pod.code != contract.EXIT_LEFT):
+                self._outcome = f"{pod.name} {died(pod.code)}" if pod.code else SUCCESS
+                return
+            self._lose(pod, pod.code)
 
     def _lose(self, pod: Pod, code: int) -> None:
-        """A pod ended that nobody asked to: it starts again, the master under a higher epoch."""
-        self._restarts += 1
-        if self._restarts > MOST_RESTARTS:
-            self._tell(f"{pod.name} {died(code)}, and {MOST_RESTARTS} pods were lost before: the run gives up")
-            self._ended = code
-            return
-        self._again_at[pod.index] = _clock() + AGAIN_SECONDS
-        self._tell(f"{pod.name} {died(code)}: it starts again in {AGAIN_SECONDS:g} s")
+        """A pod ended that nobody asked to: it starts again unless the run ends meanwhile."""
+        self._lost[pod.index] = Lost(_clock() + AGAIN_SECONDS, f"{pod.name} {died(code)}")
 
     async def _start_missing(self) -> None:
-        missing = [index for index in range(self._size) if index not in self._pods]
-        for index in missing:
-            if _clock() >= self._again_at.get(index, 0):
-                self._pods[index] = await self._start(index)
+        """Starts the pods that are not there; a lost one a little later."""
+        for index in [index for index in range(self._size) if index not in self._pods]:
+            lost = self._lost.get(index)
+            if lost is not None and _clock() < lost.again_at:
+                continue
+            if lost is not None:
+                self._restarts += 1
+                if self._restarts > MOST_RESTARTS:
+                    self._outcome = f"{lost.told}, after {MOST_RESTARTS} other losses of pods"
+                    return
+                self._tell(f"{lost.told}: it starts again")
+            self._pods[index] = await self._start(index)
+            self._lost.pop(index, None)
 
     async def _start(self, index: int) -> Pod:
         """Raises ClientError, FAILED where there can be no further process."""
@@ -269,10 +283,9 @@ class LocalRun:
         step = "" if self._seen.step is None else f", at step {self._seen.step}"
         if self._stopped is not None:
             self._tell(f"was ended after {took}{step}")
-        elif self._ended:
-            raise ClientError(
-                Code.FAILED, f"run {plan.name}: the master {died(self._ended)} after {took}{step}: see the lines above"
-            )
+        elif self._outcome:
+            told = f"run {plan.name} failed after {took}{step}: {self._outcome}; see the lines above"
+            raise ClientError(Code.FAILED, told)
         else:
             self._tell(f"succeeded after {took}{step}")
 
