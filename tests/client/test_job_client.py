@@ -27,6 +27,12 @@ def client_of(tenant, kind=JobClient):
     return kind(tenant.jobs.namespace, kubeconfig=str(tenant.kubeconfig))
 
 
+def manifest(name, **spec):
+    """As somebody writes it who has a namespace of their own."""
+    job = make_job(name, **spec)
+    return {**job, "metadata": {"name": name}}
+
+
 @pytest.mark.apiserver
 async def test_the_example_of_the_page_runs_in_a_notebook(tenant, monkeypatch, capsys):
     """A notebook's cells run in its event loop, as this does."""
@@ -35,13 +41,13 @@ async def test_the_example_of_the_page_runs_in_a_notebook(tenant, monkeypatch, c
     exec(compile(example.text.replace("team-a", tenant.jobs.namespace), PAGE, "exec"), {})
     shown = capsys.readouterr().out
     assert shown.startswith(f"first in {tenant.jobs.namespace}: Unknown, 0 pods (2 to 4 allowed)")
-    assert tenant("list", "-o", "name").out == ""
+    assert (await client_of(tenant, AsyncJobClient).list()).jobs == []
 
 
 @pytest.mark.apiserver
 def test_a_job_is_seen_and_changed(tenant):
     jobs = client_of(tenant)
-    assert jobs.create(make_job("toy", maxReplicas=3)).job.max_pods == 3
+    assert jobs.create(manifest("toy", maxReplicas=3)).job.max_pods == 3
     tenant.tell("toy", running_status())
     assert [job.name for job in jobs.list().jobs] == ["toy"]
     assert (jobs.get("toy").job.status, jobs.get("toy").history[0].reason) == ("Running", "QuotaReclaimed")
@@ -73,9 +79,9 @@ WRONG = [
     (lambda jobs: jobs.wait("toy", timeout_seconds=0.5), Code.TIMED_OUT, "job toy has not ended within 0.5 s"),
     (lambda jobs: jobs.scale("toy", 1), Code.USAGE, "size 1: job toy has 2 pods at least; write '1:1'"),
     (lambda jobs: jobs.scale("toy", "many"), Code.USAGE, "SIZE 'many': write 2:8"),
-    (lambda jobs: jobs.create(make_job("toy")), Code.REFUSED, "already exists"),
+    (lambda jobs: jobs.create(manifest("toy")), Code.REFUSED, "already exists"),
     (lambda jobs: jobs.create(RunFlags(command=["t.py"])), Code.USAGE, "--image: write the image"),
-    (lambda jobs: jobs.create(make_job("b", minReplicas=0)), Code.REFUSED, "spec.minReplicas"),
+    (lambda jobs: jobs.create(manifest("b", minReplicas=0)), Code.REFUSED, "spec.minReplicas"),
     (lambda jobs: jobs.delete("gone"), Code.NOT_FOUND, "job 'gone': namespace"),
     (lambda jobs: jobs.logs("toy"), Code.NOT_FOUND, "job toy has no pods now"),
     (lambda jobs: jobs.list(all_namespaces=True), Code.NOT_ALLOWED, "cannot list"),

@@ -178,4 +178,5 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
     place.write_sizes(run.name, after, at=at)
     room = "" if run.room is None or run.room >= after.most else f"; there are GPUs for {run.room}"
     new, old = sizes(after.fewest, after.most), sizes(before.fewest, before.most)
-    screen.console().print(f"run {run.name} on this machine may have {new} pods (before: {old}){room}", soft_wrap=True)
+    pods = f"{new} {'pod' if new == '1' else 'pods'}"
+    screen.console().print(f"run {run.name} on this machine may have {pods} (before: {old}){room}", soft_wrap=True)

@@ -28,7 +28,7 @@ _QUESTION = """\
 import importlib.util, json, os, runpy, sys
 told = {"python": sys.version_info[:2], "executable": sys.executable, "torch": None, "gpus": 0}
 spec = importlib.util.find_spec("torch")
-if spec and spec.submodule_search_locations:
+if spec and spec.origin and spec.submodule_search_locations:
     about = {}
     try:
         about = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from elastic_worker import contract
 from elastic_worker.inject import inject
 
 START = "pod.py"
@@ -27,6 +28,7 @@ runpy.run_module("elastic_worker", run_name="__main__", alter_sys=True)
 """
 LINE_BYTES = 65_536
 """Longer lines are split."""
+LOOK_SECONDS = 0.05
 LAST_LINES_SECONDS = 2.0
 """For output that is still on its way when the launcher has ended; what it started may hold the pipe open."""
 
@@ -46,9 +48,12 @@ def install(folder: Path) -> None:
 class Pod:
     """A launcher that runs. `name` and `uid` are the pod's, `index` its place among the run's pods."""
 
-    def __init__(self, process: asyncio.subprocess.Process, *, index: int, name: str, uid: str, prefix: Prefix) -> None:
-        self.index, self.name, self.uid = index, name, uid
+    def __init__(
+        self, process: asyncio.subprocess.Process, *, index: int, environ: Mapping[str, str], prefix: Prefix
+    ) -> None:
+        self.index, self.name, self.uid = index, environ[contract.ENV_POD_NAME], environ[contract.ENV_POD_UID]
         self.is_leaving = False
+        self._job_uid = environ[contract.ENV_JOB_UID]
         self._process = process
         assert process.stdout is not None
         assert process.stderr is not None
@@ -72,8 +77,13 @@ class Pod:
         self._signal(signal.SIGKILL)
 
     async def finish(self) -> None:
-        """Waits for its end and its last lines."""
-        await self._process.wait()
+        """Waits for its end and its last lines, and ends what a launcher that was killed has left.
+
+        asyncio's own wait would last until whatever the launcher started has closed its pipes.
+        """
+        while self.code is None:
+            await asyncio.sleep(LOOK_SECONDS)
+        _end_rest(self._job_uid, self.uid)
         _, late = await asyncio.wait(self._pumps, timeout=LAST_LINES_SECONDS)
         for pump in late:
             pump.cancel()
@@ -83,6 +93,16 @@ class Pod:
             self._process.send_signal(number)
 
 
+def _end_rest(job_uid: str, uid: str) -> None:
+    """Kills what is left of a pod, as the end of process 1 does in a container."""
+    marks = (f"{contract.ENV_JOB_UID}={job_uid}\0".encode(), f"{contract.ENV_POD_UID}={uid}\0".encode())
+    for process in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError):
+            environ = (process / "environ").read_bytes() + b"\0"
+            if all(mark in environ for mark in marks):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
 async def start(
     words: Sequence[str],
     *,
@@ -90,8 +110,6 @@ async def start(
     launcher: Path,
     environ: Mapping[str, str],
     index: int,
-    name: str,
-    uid: str,
     prefix: Prefix,
 ) -> Pod:
     """A new pod, its launcher from the folder `launcher`. Raises OSError where it cannot be started."""
@@ -105,7 +123,7 @@ async def start(
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    return Pod(process, index=index, name=name, uid=uid, prefix=prefix)
+    return Pod(process, index=index, environ=environ, prefix=prefix)
 
 
 async def _pump(source: asyncio.StreamReader, target: BinaryIO, prefix: Prefix) -> None:

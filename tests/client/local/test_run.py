@@ -120,7 +120,7 @@ def test_a_script_that_fails_ends_the_run_with_one_line_and_1(tmp_path):
     with Training(tmp_path, *words) as run:
         assert run.end() == Code.FAILED, run.said()
         assert re.search(
-            r"(?m)^elastic: run toy failed after .*: toy-master-0 ended with exit code 1; see the lines above$",
+            r"(?m)^elastic: run toy failed after .*: toy-master-0 ended with exit code 93; see the lines above$",
             run.said(),
         )
         assert run.left() == []
