@@ -17,6 +17,7 @@ from elastic_client.command import all_placed, on_cluster, remember_place
 from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait
 from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
+from elastic_client.local.command import add_local, or_local
 from elastic_client.words import printable
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ app.command("logs")(on_cluster(logs.logs))
 app.command("events")(on_cluster(events.events))
 app.command("wait")(on_cluster(wait.wait))
 app.command("top")(on_cluster(top.top))
-app.command("scale")(on_cluster(change.scale))
+app.command("scale")(or_local(on_cluster(change.scale)))
 app.command("suspend")(on_cluster(change.suspend))
 app.command("resume")(on_cluster(change.resume))
 app.command("delete")(on_cluster(change.delete))
@@ -50,6 +51,7 @@ app.command("completion")(completion.completion)
 
 runs = typer.Typer()
 convert.add_run(runs, submit.submit)
+add_local(runs)
 # A line of Run:ai is taken as it is typed: what names the cluster stands before `submit-dist`.
 app.add_typer(all_placed(runs, but="submit-dist"))
 app.add_typer(convert.import_app, name="import")
