@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Lines = list[str]
+LOOK_SECONDS = 0.01
+_CONNECTING = threading.Lock()
 
 
 class AsyncJobClient:
@@ -156,10 +158,14 @@ class AsyncJobClient:
     async def _cluster(self, namespace: str | None = None) -> AsyncIterator[Cluster]:
         """The cluster; a manifest's own `namespace` counts where none was named."""
         place = Place(self._place.namespace or namespace, self._place.context, self._place.kubeconfig)
-        before = tempfile.tempdir
-        async with connected(place) as cluster:
-            # While a command runs, temporary files are its own. Here the notebook's must not go with them.
-            tempfile.tempdir = before
+        async with AsyncExitStack() as stack:
+            async with _alone():
+                before = tempfile.tempdir
+                try:
+                    cluster = await stack.enter_async_context(connected(place))
+                finally:
+                    # While a command runs, temporary files are its own. Here the notebook's must not go with them.
+                    tempfile.tempdir = before
             yield cluster
 
 
@@ -210,6 +216,17 @@ class JobClient:
     def why(self, name: str) -> str:
         """See AsyncJobClient.why."""
         return _result(self._jobs.why(name))
+
+
+@asynccontextmanager
+async def _alone() -> AsyncIterator[None]:
+    """One client at a time connects, in whatever thread: each changes where temporary files go meanwhile."""
+    while not _CONNECTING.acquire(blocking=False):  # noqa: ASYNC110 - clients are in several event loops
+        await asyncio.sleep(LOOK_SECONDS)
+    try:
+        yield
+    finally:
+        _CONNECTING.release()
 
 
 def _manifest(flags: RunFlags) -> Mapping[str, Any]:

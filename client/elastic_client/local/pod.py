@@ -81,7 +81,7 @@ class Pod:
 
         asyncio's own wait would last until whatever the launcher started has closed its pipes.
         """
-        while self.code is None:
+        while self.code is None:  # noqa: ASYNC110 - asyncio has no event for it
             await asyncio.sleep(LOOK_SECONDS)
         _end_rest(self._job_uid, self.uid)
         _, late = await asyncio.wait(self._pumps, timeout=LAST_LINES_SECONDS)

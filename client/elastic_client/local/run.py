@@ -126,7 +126,6 @@ class LocalRun:
     async def _bury(self) -> None:
         """Forgets pods that have ended, and decides what their end means."""
         for pod in [pod for pod in self._pods.values() if pod.code is not None]:
-            pods.end_rest(self._plan.uid, pod.uid)
             await pod.finish()
             del self._pods[pod.index]
             assert pod.code is not None
@@ -170,8 +169,6 @@ class LocalRun:
                 launcher=self._folder,
                 environ=environ,
                 index=index,
-                name=environ[contract.ENV_POD_NAME],
-                uid=environ[contract.ENV_POD_UID],
                 prefix=lambda: self._prefix(index),
             )
         except OSError as error:
@@ -238,9 +235,6 @@ class LocalRun:
         ending = [asyncio.create_task(pod.finish()) for pod in self._pods.values()]
         if ending:
             await asyncio.wait(ending, timeout=seconds)
-        for pod in self._pods.values():
-            if pod.code is not None:
-                pods.end_rest(self._plan.uid, pod.uid)
         self._pods = {index: pod for index, pod in self._pods.items() if pod.code is None}
 
     # -- what people see ----------------------------------------------------------------------------------------------

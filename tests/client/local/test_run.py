@@ -16,7 +16,7 @@ import pytest
 from elastic_client.exits import Code
 from elastic_worker import contract
 from tests.docs.pages import REPOSITORY
-from tests.kit.proc import children_of, environ_of, is_running
+from tests.kit.proc import children_of, descendants_of, environ_of, is_running
 from tests.kit.wait import until
 from tests.worker.job.local import SCRIPTS
 from tests.worker.job.pod import FAKE, PYTHON, REAL, torch_environment
@@ -46,8 +46,8 @@ class Training:
         return self
 
     def __exit__(self, *_):
-        """No launcher outlives the test; their own processes die with them."""
-        for pid in [*self.pods().values(), self.process.pid]:
+        """No process outlives the test."""
+        for pid in [*descendants_of(self.process.pid), self.process.pid]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(20)
