@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from elastic_client.exits import ClientError, Code
 from elastic_client.refusals import refusal
@@ -133,8 +134,17 @@ class Cluster:
             raise refusal(answer.status_code, await answer.aread(), path, server=self.server)
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        base, _, rest = path.lstrip("/").partition("/")
+        base, _, rest = _quoted(path).lstrip("/").partition("/")
         return self._api.call_api(method, version="", base=f"/{base}", url=rest, **request)
+
+
+def _quoted(path: str) -> str:
+    """The path for a URL: what stands in a segment is neither a query nor a fragment.
+
+    A path without its last segment would be that of the whole list, and servers take `..` for another path.
+    """
+    assert not {"", ".", ".."} & set(path.split("/")[1:]), f"no segment may be empty or dots: {path}"
+    return quote(path)
 
 
 @asynccontextmanager
@@ -147,6 +157,8 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
         api = await _logged_in(place)
         stack.push_async_callback(_close, api)
         namespace = place.namespace or _namespace(api, place)
+        if not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+            raise ClientError(Code.UNREACHABLE, f"the kubeconfig names the namespace {namespace!r}: name another by -n")
         yield Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
 
 

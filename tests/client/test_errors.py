@@ -23,7 +23,21 @@ USAGE = [
     (("logs", "toy", "--rank", "-1"), "--rank"),
     (("why",), "Missing argument 'JOB'"),
     (("list", "-n", "team/../a"), "write the name of a namespace"),
-    (("why", "a/b", "-n", "Team"), "write the name of a namespace"),
+    (("why", "toy", "-n", "Team"), "write the name of a namespace"),
+]
+NO_NAMES = ["", "?", "#", ".", "..", "a/b", "toy?dryRun=All", "toy,metadata.namespace=other", "Toy", "-toy", "t" * 254]
+"""Some of them would be the whole list of jobs as a path, or another request."""
+NAMING = [
+    ("why", "--", "?"),
+    ("describe", "--", "?"),
+    ("logs", "--", "?"),
+    ("events", "--", "?"),
+    ("wait", "--", "?"),
+    ("suspend", "--", "?"),
+    ("resume", "--", "?"),
+    ("scale", "--", "?", "2:3"),
+    ("delete", "--", "toy", "?"),
+    ("quota", "describe", "--", "?"),
 ]
 
 
@@ -34,6 +48,27 @@ def test_a_wrong_flag_or_value_is_told_before_anybody_is_asked(elastic: Elastic,
     ended = elastic(*words)
     assert ended.code == Code.USAGE
     assert told in ended.line
+
+
+@pytest.mark.parametrize("words", [*(("delete", "--", name) for name in NO_NAMES), *NAMING], ids=" ".join)
+def test_what_is_no_name_is_refused_before_anybody_is_asked(elastic: Elastic, words):
+    ended = elastic(*words)
+    assert ended.code == Code.USAGE
+    assert "name alone, such as" in ended.line
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("name", ["?", "", "..", "a/b", "#", "other?dryRun=All"])
+def test_delete_of_what_is_no_name_deletes_nothing(tenant: Tenant, name):
+    """Without a name the API server would delete all jobs of the namespace, which the role `edit` may."""
+    tenant.create("toy")
+    tenant.create("other")
+    assert tenant("delete", name).code == Code.USAGE
+    assert tenant("delete", "toy", name).code == Code.USAGE
+    assert tenant("list", "-o", "name").out.split() == [
+        "elasticpytorchjob.elastic-pytorch.dev/other",
+        "elasticpytorchjob.elastic-pytorch.dev/toy",
+    ]
 
 
 def test_help_names_each_exit_code(elastic: Elastic):
@@ -60,6 +95,15 @@ def test_a_kubeconfig_that_is_none_is_told_as_such(elastic: Elastic, tmp_path: P
     (tmp_path / "config").write_text(text)
     ended = elastic("list", "--kubeconfig", str(tmp_path / "config"))
     assert (ended.code, "kubeconfig" in ended.line) == (Code.UNREACHABLE, True)
+
+
+@pytest.mark.parametrize("namespace", ["..", "a/b", "?", "5"])
+def test_a_kubeconfig_with_a_namespace_that_is_none_is_told_as_such(elastic: Elastic, tmp_path: Path, namespace):
+    config = yaml.safe_load(kubeconfig_of("http://127.0.0.1:9"))
+    config["contexts"][0]["context"]["namespace"] = yaml.safe_load(namespace)
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    ended = elastic("list", "--kubeconfig", str(tmp_path / "config"))
+    assert (ended.code, "name another by -n" in ended.line) == (Code.UNREACHABLE, True)
 
 
 def test_a_context_that_is_not_there_is_answered_with_a_near_name(elastic: Elastic, tmp_path: Path):
