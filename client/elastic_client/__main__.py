@@ -56,9 +56,13 @@ app.add_typer(convert.import_app, name="import")
 app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 
 
+STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
+"""Ends from outside; one that is ignored stays so, as under `nohup`."""
+
+
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code."""
-    before = signal.signal(signal.SIGTERM, _stop)
+    handlers = {one: signal.signal(one, _stop) for one in STOPS if signal.getsignal(one) != signal.SIG_IGN}
     try:
         completion.prepare()
         sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
@@ -75,7 +79,8 @@ def main() -> None:
             raise
         _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

@@ -37,7 +37,7 @@ MEANINGS = {
     Code.REFUSED: "the API server refuses the change",
     Code.DEFECT: "an answer that nobody foresaw",
     Code.INTERRUPTED: "you pressed Ctrl-C",
-    Code.STOPPED: "it was told to stop, by SIGTERM",
+    Code.STOPPED: "it was told to stop, by SIGTERM, SIGHUP or SIGQUIT, or its terminal was closed",
 }
 
 
