@@ -65,7 +65,7 @@ def main() -> None:
     handlers = {one: signal.signal(one, _stop) for one in STOPS if signal.getsignal(one) != signal.SIG_IGN}
     try:
         completion.prepare()
-        sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
+        sys.exit(_run())
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:
@@ -81,6 +81,22 @@ def main() -> None:
     finally:
         for one, handler in handlers.items():
             signal.signal(one, handler)
+
+
+def _run() -> int:
+    """The exit code of the command that `sys.argv` names; that of a wait, of a check, or 0."""
+    try:
+        code: int = app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written is written at the end of the process, where it would be an error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Code.UNREAD
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer takes it for 1, which is that a job failed
+            return Code.UNREAD
+        raise
+    return code
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_client.cluster import TABLE, Cluster, Object
 from elastic_client.documents import JobList, JobReport, JobRow, job_report, job_row, table_rows
@@ -79,12 +81,19 @@ def check_name(name: str, *, kind: str = "job", example: str = "toy") -> None:
         raise ClientError(Code.USAGE, f"{kind.upper()} {name!r}: write a {kind}'s name alone, such as {example}")
 
 
+def is_pod_of(job: str, pod: str) -> bool:
+    """Whether a pod of that job may be called so."""
+    return re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", pod) is not None
+
+
 async def no_such_job(cluster: Cluster, name: str) -> ClientError:
     """What to say of a job that is not there."""
     await check_namespace(cluster)
     here = [job.name for job in (await all_jobs(cluster, cluster.namespace)).jobs]
     elsewhere = [job.namespace for job in await _everywhere(cluster) if job.name == name]
-    hint = f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here)
+    hint = (
+        f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here, lead="it has: ")
+    )
     told = f"job {name!r}: namespace {cluster.namespace} has none of that name"
     return ClientError(
         Code.NOT_FOUND,
@@ -100,8 +109,8 @@ async def check_namespace(cluster: Cluster) -> None:
         await cluster.get(f"/api/v1/namespaces/{cluster.namespace}")
     except ClientError as error:
         if error.code == Code.NOT_FOUND:
-            hint = near(cluster.namespace, await _namespaces(cluster)) or "name another by -n"
-            told = f"namespace {cluster.namespace!r}: there is none of that name; {hint}"
+            hint = near(cluster.namespace, await _namespaces(cluster), lead="it has: ") or "name another by -n"
+            told = f"namespace {cluster.namespace!r}: the cluster has none of that name; {hint}"
             raise ClientError(Code.NOT_FOUND, told) from None
         if error.code != Code.NOT_ALLOWED:
             raise

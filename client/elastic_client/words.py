@@ -58,8 +58,8 @@ def sizes(small: int, big: int) -> str:
     return str(small) if small == big else f"{small} to {big}"
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """A hint at names like `name`, else at some that there are; `""` where there are none."""
+def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
+    """A hint at names like `name`, else at some that there are, behind `lead`; `""` where there are none."""
     known = sorted(set(names))
     close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
     if close:
@@ -67,4 +67,4 @@ def near(name: str, names: Iterable[str]) -> str:
     if not known:
         return ""
     more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return f"there are {', '.join(known[:MOST_NAMES])}{more}"
+    return f"{lead}{', '.join(known[:MOST_NAMES])}{more}"

@@ -40,8 +40,9 @@ async def describe_quota(cluster: Cluster, policy: PolicyName, *, output: Output
     except ClientError as error:
         if error.code != Code.NOT_FOUND:
             raise
-        hint = near(policy, [quota.name for quota in (await _all(cluster)).quotas]) or "there are no policies"
-        raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: there is none of that name; {hint}") from None
+        names = [quota.name for quota in (await _all(cluster)).quotas]
+        hint = near(policy, names, lead="it has: ") or "it has no policies"
+        raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: the cluster has none of that name; {hint}") from None
     report = quota_report(body)
     if not printed(report, output):
         screen.print_quota(screen.console(), report, now())
