@@ -58,12 +58,16 @@ app.add_typer(convert.import_app, name="import")
 app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 
 
+STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
+"""Ends from outside; one that is ignored stays so, as under `nohup`."""
+
+
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code."""
-    before = signal.signal(signal.SIGTERM, _stop)
+    handlers = {one: signal.signal(one, _stop) for one in STOPS if signal.getsignal(one) != signal.SIG_IGN}
     try:
         completion.prepare()
-        sys.exit(app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE)
+        sys.exit(_run())
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:
@@ -77,7 +81,24 @@ def main() -> None:
             raise
         _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+
+
+def _run() -> int:
+    """The exit code of the command that `sys.argv` names; that of a wait, of a check, or 0."""
+    try:
+        code: int = app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written is written at the end of the process, where it would be an error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Code.UNREAD
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer takes it for 1, which is that a job failed
+            return Code.UNREAD
+        raise
+    return code
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:

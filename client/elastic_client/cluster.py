@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import ssl
@@ -17,6 +18,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from elastic_client.exits import ClientError, Code
 from elastic_client.refusals import refusal
@@ -133,8 +135,17 @@ class Cluster:
             raise refusal(answer.status_code, await answer.aread(), path, server=self.server)
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        base, _, rest = path.lstrip("/").partition("/")
+        base, _, rest = _quoted(path).lstrip("/").partition("/")
         return self._api.call_api(method, version="", base=f"/{base}", url=rest, **request)
+
+
+def _quoted(path: str) -> str:
+    """The path for a URL: what stands in a segment is neither a query nor a fragment.
+
+    A path without its last segment would be that of the whole list, and servers take `..` for another path.
+    """
+    assert not {"", ".", ".."} & set(path.split("/")[1:]), f"no segment may be empty or dots: {path}"
+    return quote(path)
 
 
 @asynccontextmanager
@@ -147,6 +158,8 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
         api = await _logged_in(place)
         stack.push_async_callback(_close, api)
         namespace = place.namespace or _namespace(api, place)
+        if not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
+            raise ClientError(Code.UNREACHABLE, f"the kubeconfig names the namespace {namespace!r}: name another by -n")
         yield Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
 
 
@@ -169,7 +182,8 @@ async def _logged_in(place: Place) -> Api:
     if place.kubeconfig and not Path(place.kubeconfig).is_file():
         raise ClientError(Code.UNREACHABLE, f"--kubeconfig {place.kubeconfig}: there is no such file")
     # Its factory asks for the server's version without a time limit, and warns of releases that it was not tried on.
-    api = Api(kubeconfig=place.kubeconfig, context=place.context, namespace=place.namespace, bypass_factory=True)
+    # The namespace is ours to find: it looks for the current context's, even where there is no current context.
+    api = Api(kubeconfig=place.kubeconfig, context=place.context, namespace="default", bypass_factory=True)
     try:
         async with asyncio.timeout(LOGIN_SECONDS):
             await api.auth
@@ -177,19 +191,48 @@ async def _logged_in(place: Place) -> Api:
         raise ClientError(Code.UNREACHABLE, f"the login took longer than {LOGIN_SECONDS} s: try again") from None
     except Exception as error:  # noqa: BLE001 - kr8s reads a kubeconfig without checking it
         raise ClientError(Code.UNREACHABLE, _no_way(error, api, place)) from None
+    config = getattr(api.auth, "kubeconfig", None)
+    if config is not None and not place.context and not config.current_context:  # kr8s takes the first one
+        raise ClientError(Code.UNREACHABLE, _no_current_context(api))
     api.timeout = ANSWER_SECONDS
     return api
+
+
+def _no_current_context(api: Api) -> str:
+    told = "the kubeconfig has no current context: name one by --context"
+    try:
+        hint = near("", [context["name"] for context in api.auth.kubeconfig.contexts], lead="it has: ")
+    except (KeyError, TypeError):  # kr8s reads a kubeconfig without checking it
+        return told
+    return f"{told}; {hint}" if hint else told
 
 
 def _no_way(error: Exception, api: Api, place: Place) -> str:
     """What is wrong with the kubeconfig, as far as that can be told."""
     if place.context and "No such context" in str(error):
         names = [context["name"] for context in api.auth.kubeconfig.contexts]
-        return f"--context {place.context}: the kubeconfig has no such context; {near(place.context, names)}"
+        hint = near(place.context, names, lead="it has: ") or "it has none"
+        return f"--context {place.context}: the kubeconfig has no such context; {hint}"
+    if isinstance(error, KeyError) and error.args == ("current-context",):
+        return _no_current_context(api)
+    if (path := _not_utf8(place)) is not None:
+        return f"the kubeconfig {path}: must be text in UTF-8"
     if "Unable to find valid credentials" in str(error):
         return "there is no kubeconfig: set KUBECONFIG, write ~/.kube/config, or name one by --kubeconfig"
     told = " ".join(printable(f"{type(error).__name__}: {error}").split())[:300]
     return f"the kubeconfig cannot be used: {told}; try `kubectl version` with the same one"
+
+
+def _not_utf8(place: Place) -> str | None:
+    """A kubeconfig that is no text: kr8s takes it for none at all."""
+    for path in (place.kubeconfig or os.environ.get("KUBECONFIG", "~/.kube/config")).split(os.pathsep):
+        try:
+            Path(path).expanduser().read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return path
+        except OSError:
+            continue
+    return None
 
 
 def _namespace(api: Api, place: Place) -> str:

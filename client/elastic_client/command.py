@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
@@ -17,7 +17,7 @@ import typer
 
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import all_jobs
+from elastic_client.jobs import all_jobs, check_name
 from elastic_client.screen import Format
 
 P = ParamSpec("P")
@@ -101,10 +101,19 @@ def on_cluster(command: Callable[Concatenate[Cluster, P], Awaitable[Code | None]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
+        _check_names(values)
         with_cluster(functools.partial(command, **values))
 
     run.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     return placed(run)
+
+
+def _check_names(values: Mapping[str, Any]) -> None:
+    """Raises ClientError, USAGE for what is no name, before there is a login."""
+    for job in [values["job"]] if "job" in values else values.get("jobs", ()):
+        check_name(job)
+    if "policy" in values:
+        check_name(values["policy"], kind="policy", example="team-a")
 
 
 def with_cluster(work: Callable[[Cluster], Awaitable[Code | None]]) -> None:

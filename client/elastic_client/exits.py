@@ -22,6 +22,7 @@ class Code(IntEnum):
     REFUSED = 8
     DEFECT = 9
     INTERRUPTED = 130
+    UNREAD = 141
     STOPPED = 143
 
 
@@ -35,9 +36,10 @@ MEANINGS = {
     Code.UNREACHABLE: "no kubeconfig, no such context, or a cluster that does not answer",
     Code.NOT_INSTALLED: "the cluster has no ElasticPyTorchJob or no GPUQuotaPolicy",
     Code.REFUSED: "the API server refuses the change",
-    Code.DEFECT: "an answer that nobody foresaw",
+    Code.DEFECT: "an error of this client, or an answer that it does not know",
     Code.INTERRUPTED: "you pressed Ctrl-C",
-    Code.STOPPED: "it was told to stop, by SIGTERM",
+    Code.UNREAD: "whoever read the output has gone, as `head -1` does",
+    Code.STOPPED: "it was told to stop, by SIGTERM, SIGHUP or SIGQUIT, or its terminal was closed",
 }
 
 

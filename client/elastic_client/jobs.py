@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_client.cluster import TABLE, Cluster, Object
 from elastic_client.documents import JobList, JobReport, JobRow, job_report, job_row, table_rows
 from elastic_client.exits import ClientError, Code
 from elastic_client.screen import note
-from elastic_client.words import near
+from elastic_client.words import is_name, near
 
 BASE = f"/apis/{API_VERSION}"
 
@@ -18,7 +20,8 @@ def jobs_path(namespace: str) -> str:
 
 
 def job_path(cluster: Cluster, name: str) -> str:
-    """One job."""
+    """One job. Raises ClientError, USAGE for what is no name."""
+    check_name(name)
     return f"{jobs_path(cluster.namespace)}/{name}"
 
 
@@ -50,9 +53,9 @@ def job_list(table: Object) -> JobList:
 
 async def find_job(cluster: Cluster, name: str) -> Object:
     """The job of that name. Raises ClientError, NOT_FOUND with near names and where else there is one."""
-    check_name(name)
+    path = job_path(cluster, name)
     try:
-        return await cluster.get(job_path(cluster, name))
+        return await cluster.get(path)
     except ClientError as error:
         if error.code != Code.NOT_FOUND:
             raise
@@ -72,10 +75,15 @@ def tell_unknown(report: JobReport) -> None:
         note(f"note: not shown: {', '.join(report.unknown_fields)}; the cluster is newer than this client: upgrade it")
 
 
-def check_name(name: str) -> None:
-    """Raises ClientError, USAGE for a name that would be another path."""
-    if not name or "/" in name or name in (".", ".."):
-        raise ClientError(Code.USAGE, f"JOB {name!r}: write a job's name alone, such as toy")
+def check_name(name: str, *, kind: str = "job", example: str = "toy") -> None:
+    """Raises ClientError, USAGE for what is no name: as a path it could be all jobs, or another request."""
+    if not is_name(name):
+        raise ClientError(Code.USAGE, f"{kind.upper()} {name!r}: write a {kind}'s name alone, such as {example}")
+
+
+def is_pod_of(job: str, pod: str) -> bool:
+    """Whether a pod of that job may be called so."""
+    return re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", pod) is not None
 
 
 async def no_such_job(cluster: Cluster, name: str) -> ClientError:
@@ -83,7 +91,9 @@ async def no_such_job(cluster: Cluster, name: str) -> ClientError:
     await check_namespace(cluster)
     here = [job.name for job in (await all_jobs(cluster, cluster.namespace)).jobs]
     elsewhere = [job.namespace for job in await _everywhere(cluster) if job.name == name]
-    hint = f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here)
+    hint = (
+        f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here, lead="it has: ")
+    )
     told = f"job {name!r}: namespace {cluster.namespace} has none of that name"
     return ClientError(
         Code.NOT_FOUND,
@@ -99,8 +109,8 @@ async def check_namespace(cluster: Cluster) -> None:
         await cluster.get(f"/api/v1/namespaces/{cluster.namespace}")
     except ClientError as error:
         if error.code == Code.NOT_FOUND:
-            hint = near(cluster.namespace, await _namespaces(cluster)) or "name another by -n"
-            told = f"namespace {cluster.namespace!r}: there is none of that name; {hint}"
+            hint = near(cluster.namespace, await _namespaces(cluster), lead="it has: ") or "name another by -n"
+            told = f"namespace {cluster.namespace!r}: the cluster has none of that name; {hint}"
             raise ClientError(Code.NOT_FOUND, told) from None
         if error.code != Code.NOT_ALLOWED:
             raise

@@ -5,6 +5,7 @@ Where the output is no terminal, lines are neither wrapped nor cut, so that `gre
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -90,8 +91,9 @@ def console(file: IO[str] | None = None) -> Console:
 
 
 def as_json(document: Document) -> str:
-    """As `schema.json` describes it; what is unknown is absent."""
-    return document.model_dump_json(by_alias=True, exclude_none=True, indent=2) + "\n"
+    """As `schema.json` describes it; what is unknown is absent. Controls are escaped, those above ASCII too."""
+    text = document.model_dump_json(by_alias=True, exclude_none=True, indent=2)
+    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def as_yaml(document: Document) -> str:
@@ -204,7 +206,8 @@ def print_why(target: Console, report: JobReport, at: datetime) -> None:
     """The answer to "why is it not running, why is it not bigger, who took my GPUs?" on one screen."""
     job = report.job
     size = f"{counted(job.pods, 'pod')} ({sizes(job.min_pods, job.max_pods)} allowed)"
-    head = Text.assemble((job.name, "bold"), f" in {job.namespace}: ", (job.status, STYLES.get(job.status, "")))
+    status = (printable(job.status), STYLES.get(job.status, ""))
+    head = Text.assemble((job.name, "bold"), f" in {job.namespace}: ", status)
     target.print(head + Text(f", {size}, {counted(job.gpus, 'GPU')}, {counted(job.restarts, 'restart')}"))
     for title, text in _paragraphs(report, at):
         target.print()
@@ -217,7 +220,7 @@ def print_why(target: Console, report: JobReport, at: datetime) -> None:
 
 def print_paragraph(target: Console, title: str, text: str) -> None:
     """A heading, and a text indented under it; a terminal wraps it."""
-    target.print(Text(title, "bold"), soft_wrap=True)
+    target.print(Text(printable(title), "bold"), soft_wrap=True)
     if text and target.is_terminal:
         target.print(Padding(Text(printable(text)), (0, 0, 0, len(INDENT))))
     elif text:
@@ -294,7 +297,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
 def _training(report: JobReport) -> str:
     training = report.training
     assert training is not None
-    known = {
+    known: dict[str, object] = {
         "% done:": training.progress_percentage,
         "time left:": training.eta,
         "step": training.step,
@@ -302,8 +305,9 @@ def _training(report: JobReport) -> str:
         "last checkpoint at step": training.last_checkpoint_step,
         "goodput": training.goodput,
         "checkpoints cannot be followed:": training.checkpoint_error,
-        **{metric.name: metric.value for metric in training.metrics},
     }
+    for metric in training.metrics:  # as the script calls them: what is measured keeps its name
+        known[f"script's {metric.name}" if metric.name in known else metric.name] = metric.value
     return ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
 
 

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+LONGEST_NAME = 253
+"""Characters of an object's name, at most."""
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 MOST_NAMES = 3
 
@@ -15,6 +18,11 @@ MOST_NAMES = 3
 def printable(text: str) -> str:
     """`text` without control characters: what the cluster stores may have come from anybody."""
     return _CONTROLS.sub(" ", text)
+
+
+def is_name(text: str) -> bool:
+    """Whether Kubernetes may call an object so: such a text is one segment of a path, and no other path."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def now() -> datetime:
@@ -50,8 +58,8 @@ def sizes(small: int, big: int) -> str:
     return str(small) if small == big else f"{small} to {big}"
 
 
-def near(name: str, names: Iterable[str]) -> str:
-    """A hint at names like `name`, else at some that there are; `""` where there are none."""
+def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
+    """A hint at names like `name`, else at some that there are, behind `lead`; `""` where there are none."""
     known = sorted(set(names))
     close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
     if close:
@@ -59,4 +67,4 @@ def near(name: str, names: Iterable[str]) -> str:
     if not known:
         return ""
     more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
-    return f"there are {', '.join(known[:MOST_NAMES])}{more}"
+    return f"{lead}{', '.join(known[:MOST_NAMES])}{more}"

@@ -187,7 +187,11 @@ def test_wait_goes_on_until_the_job_ends(tenant: Tenant, tmp_path: Path, how):
     ]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, Code.INTERRUPTED), (signal.SIGTERM, Code.STOPPED)])
+STOPS = [(signal.SIGINT, Code.INTERRUPTED)]
+STOPS += [(number, Code.STOPPED) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)]
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS)
 def test_a_command_that_is_told_to_stop_leaves_no_keys_behind(
     tenant: Tenant, kubeconfig: Path, tmp_path: Path, number, code
 ):
@@ -204,6 +208,20 @@ def test_a_command_that_is_told_to_stop_leaves_no_keys_behind(
     eventually("its end", lambda: waiting.poll() is not None, report=log.read_text)
     assert (waiting.returncode, [*files.rglob("*")]) == (code, [])
     assert "Traceback" not in log.read_text()
+
+
+def test_a_command_that_is_to_outlive_its_terminal_does(tenant: Tenant, tmp_path: Path):
+    """As `nohup` asks for."""
+    tenant.create(status=running_status())
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        command = ["nohup", sys.executable, "-m", "elastic_client", "wait", "toy", *tenant.words]
+        waiting = subprocess.Popen(command, stderr=file, stdout=file, env=os.environ)
+    eventually("its first line on the job", lambda: "job toy: Running" in log.read_text(), report=log.read_text)
+    waiting.send_signal(signal.SIGHUP)
+    tenant.tell("toy", ended_status("Succeeded", "All done."))
+    eventually("its end", lambda: waiting.poll() is not None, report=log.read_text)
+    assert waiting.returncode == Code.DONE, log.read_text()
 
 
 def test_where_there_is_no_terminal_top_is_the_wide_list(tenant: Tenant):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +26,21 @@ USAGE = [
     (("logs", "toy", "--rank", "-1"), "--rank"),
     (("why",), "Missing argument 'JOB'"),
     (("list", "-n", "team/../a"), "write the name of a namespace"),
-    (("why", "a/b", "-n", "Team"), "write the name of a namespace"),
+    (("why", "toy", "-n", "Team"), "write the name of a namespace"),
+]
+NO_NAMES = ["", "?", "#", ".", "..", "a/b", "toy?dryRun=All", "toy,metadata.namespace=other", "Toy", "-toy", "t" * 254]
+"""Some of them would be the whole list of jobs as a path, or another request."""
+NAMING = [
+    ("why", "--", "?"),
+    ("describe", "--", "?"),
+    ("logs", "--", "?"),
+    ("events", "--", "?"),
+    ("wait", "--", "?"),
+    ("suspend", "--", "?"),
+    ("resume", "--", "?"),
+    ("scale", "--", "?", "2:3"),
+    ("delete", "--", "toy", "?"),
+    ("quota", "describe", "--", "?"),
 ]
 
 
@@ -34,6 +51,27 @@ def test_a_wrong_flag_or_value_is_told_before_anybody_is_asked(elastic: Elastic,
     ended = elastic(*words)
     assert ended.code == Code.USAGE
     assert told in ended.line
+
+
+@pytest.mark.parametrize("words", [*(("delete", "--", name) for name in NO_NAMES), *NAMING], ids=" ".join)
+def test_what_is_no_name_is_refused_before_anybody_is_asked(elastic: Elastic, words):
+    ended = elastic(*words)
+    assert ended.code == Code.USAGE
+    assert "name alone, such as" in ended.line
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("name", ["?", "", "..", "a/b", "#", "other?dryRun=All"])
+def test_delete_of_what_is_no_name_deletes_nothing(tenant: Tenant, name):
+    """Without a name the API server would delete all jobs of the namespace, which the role `edit` may."""
+    tenant.create("toy")
+    tenant.create("other")
+    assert tenant("delete", name).code == Code.USAGE
+    assert tenant("delete", "toy", name).code == Code.USAGE
+    assert tenant("list", "-o", "name").out.split() == [
+        "elasticpytorchjob.elastic-pytorch.dev/other",
+        "elasticpytorchjob.elastic-pytorch.dev/toy",
+    ]
 
 
 def test_help_names_each_exit_code(elastic: Elastic):
@@ -62,10 +100,58 @@ def test_a_kubeconfig_that_is_none_is_told_as_such(elastic: Elastic, tmp_path: P
     assert (ended.code, "kubeconfig" in ended.line) == (Code.UNREACHABLE, True)
 
 
+@pytest.mark.parametrize("namespace", ["..", "a/b", "?", "5"])
+def test_a_kubeconfig_with_a_namespace_that_is_none_is_told_as_such(elastic: Elastic, tmp_path: Path, namespace):
+    config = yaml.safe_load(kubeconfig_of("http://127.0.0.1:9"))
+    config["contexts"][0]["context"]["namespace"] = yaml.safe_load(namespace)
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    ended = elastic("list", "--kubeconfig", str(tmp_path / "config"))
+    assert (ended.code, "name another by -n" in ended.line) == (Code.UNREACHABLE, True)
+
+
+def test_a_kubeconfig_without_a_current_context_is_told_as_such(elastic: Elastic, tmp_path: Path):
+    config = yaml.safe_load(kubeconfig_of("http://127.0.0.1:9"))
+    for context in ({}, {"current-context": ""}):
+        del config["current-context"]
+        config |= context
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        ended = elastic("list", "--kubeconfig", str(tmp_path / "config"))
+        assert ended.code == Code.UNREACHABLE
+        assert "has no current context: name one by --context; it has: here" in ended.line
+        config["current-context"] = "here"
+
+
+@pytest.mark.processes
+def test_a_context_that_is_named_needs_no_current_one(elastic: Elastic, tmp_path: Path):
+    config = yaml.safe_load(kubeconfig_of("http://127.0.0.1:9"))
+    del config["current-context"]
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    ended = elastic("list", "--context", "here", "--kubeconfig", str(tmp_path / "config"))
+    assert (ended.code, "http://127.0.0.1:9 cannot be reached" in ended.line) == (Code.UNREACHABLE, True)
+
+
+def test_a_kubeconfig_that_is_no_text_is_told_as_such(elastic: Elastic, tmp_path: Path):
+    (tmp_path / "config").write_bytes(b"contexts: \xff")
+    ended = elastic("list", "--kubeconfig", str(tmp_path / "config"))
+    assert (ended.code, "config: must be text in UTF-8" in ended.line) == (Code.UNREACHABLE, True)
+
+
 def test_a_context_that_is_not_there_is_answered_with_a_near_name(elastic: Elastic, tmp_path: Path):
     (tmp_path / "config").write_text(kubeconfig_of("http://127.0.0.1:9"))
     ended = elastic("--context", "her", "list", "--kubeconfig", str(tmp_path / "config"))
     assert (ended.code, "did you mean here?" in ended.line) == (Code.UNREACHABLE, True)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "words", [("run", "--dry-run", "-i", "train:1", "--", "train.py"), ("completion", "bash"), ("--help",)]
+)
+def test_a_reader_that_has_gone_is_no_failed_job(words):
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run([sys.executable, "-m", "elastic_client", *words], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (ended.returncode, b"Pipe" in ended.stderr) == (Code.UNREAD, False), ended.stderr
 
 
 @pytest.mark.processes

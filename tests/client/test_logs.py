@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_client.cluster import Cluster
+from elastic_client.cluster import Cluster, ConnectionLostError
+from elastic_client.commands import logs as command
 from elastic_client.exits import Code
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID
 from tests.apiserver.faults.lab import MERGE, await_service_account
@@ -104,3 +105,113 @@ def test_logs_that_are_followed_take_in_a_pod_that_joins_and_end_with_the_job(
     assert ended.code == 0
     assert sorted(ended.out.splitlines()) == ["[0 master-0] one", "[4 worker-0] two", "[worker-1] joined"]
     assert ended.err == "logs of job toy until it ends; Ctrl-C ends this\n"
+
+
+@pytest.mark.usefixtures("job")
+def test_a_rank_and_a_pod_together_are_refused(tenant: Tenant):
+    ended = tenant("logs", "toy", "--rank", "0", "--pod", "toy-worker-0")
+    assert (ended.code, "--rank 0 and --pod toy-worker-0: write one of the two" in ended.line) == (Code.USAGE, True)
+
+
+@pytest.mark.usefixtures("job")
+def test_a_pod_that_the_job_cannot_have_is_not_waited_for(tenant: Tenant):
+    ended = tenant("logs", "toy", "-f", "--pod", "toy-worker-O")
+    assert ended.code == Code.NOT_FOUND
+    assert "job toy has no pod of that name; did you mean toy-worker-0?" in ended.err.splitlines()[-1]
+
+
+def test_a_pod_that_is_not_there_yet_is_waited_for_aloud(
+    tenant: Tenant, api: httpx.Client, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    async def end() -> None:
+        await asyncio.to_thread(tenant.tell, "toy", ended_status("Succeeded", "All done."))
+
+    send(monkeypatch, {"toy-worker-7": ["late"]}, {"toy-worker-7": end})
+    say = command.screen.note
+
+    def joined(text: str) -> None:
+        say(text)
+        if "waited for" in text:
+            add_pod(api, job, "toy-worker-7")
+
+    monkeypatch.setattr(command.screen, "note", joined)
+    ended = tenant("logs", "toy", "-f", "--pod", "toy-worker-7")
+    assert (ended.code, ended.out) == (0, "late\n")
+    assert "pod toy-worker-7 is not there yet and is waited for; did you mean toy-worker-0?" in ended.err
+
+
+@pytest.mark.usefixtures("job")
+def test_the_rank_before_a_line_is_that_of_the_moment(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    """As after a change of size, and for `run --logs`, which begins when no rank is known."""
+    printed: list[str] = []
+    write = command._print
+
+    def record(prefix: str, line: str, place: int) -> None:
+        printed.append(f"[{prefix}] {line}")
+        write(prefix, line, place)
+
+    @asynccontextmanager
+    async def answer(_self: Cluster, _path: str, **_params: Any) -> AsyncIterator[AsyncIterator[str]]:
+        async def text() -> AsyncIterator[str]:
+            yield "2026-01-01T00:00:00.000000000Z before"
+            pods = [{**pod, "rank": 8} for pod in running_status()["pods"]]
+            await asyncio.to_thread(tenant.tell, "toy", running_status(pods=pods))
+            for number in range(400):
+                yield f"2026-01-01T00:00:01.{number:09}Z after"
+                if "[8 worker-0] after" in printed:
+                    break
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(tenant.tell, "toy", ended_status("Succeeded", "All done."))
+
+        yield text()
+
+    ask = Cluster.lines
+    of_worker = "/toy-worker-0/log"
+    monkeypatch.setattr(command, "_print", record)
+    monkeypatch.setattr(
+        Cluster, "lines", lambda self, path, **words: (answer if path.endswith(of_worker) else ask)(self, path, **words)
+    )
+    assert tenant("logs", "toy", "-f").code == 0
+    assert "[4 worker-0] before" in printed
+    assert "[8 worker-0] after" in printed
+
+
+@pytest.mark.usefixtures("job")
+def test_a_log_whose_connection_broke_goes_on_where_it_was(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    """The API server hands whole seconds on to kubelets, so lines of the same second come twice."""
+    time = "2026-01-01T00:00:00.00000000{}+02:00"
+    first = [time.format(1) + " one", time.format(2) + " two", time.format(2) + " 2"]
+    again = [*first, time.format(2) + " b", time.format(3) + " three"]
+    asked: list[Mapping[str, Any]] = []
+
+    @asynccontextmanager
+    async def answer(_self: Cluster, _path: str, **params: Any) -> AsyncIterator[AsyncIterator[str]]:
+        asked.append(params)
+
+        async def text() -> AsyncIterator[str]:
+            for line in first if len(asked) == 1 else again:
+                yield line
+            if len(asked) == 1:
+                raise ConnectionLostError(Code.UNREACHABLE, "the connection broke")
+            await asyncio.to_thread(tenant.tell, "toy", ended_status("Succeeded", "All done."))
+
+        yield text()
+
+    ask = Cluster.lines
+    monkeypatch.setattr(
+        Cluster, "lines", lambda self, path, **words: (answer if path.endswith("/log") else ask)(self, path, **words)
+    )
+    ended = tenant("logs", "toy", "-f", "--pod", "toy-worker-0", "--tail", "3")
+    assert (ended.code, ended.out.split()) == (0, ["one", "two", "2", "b", "three"])
+    assert [one.get("tailLines") for one in asked] == [3, None]
+    assert [one.get("sinceTime") for one in asked] == [None, time.format(2)]
+
+
+@pytest.mark.usefixtures("job")
+def test_logs_end_when_nobody_reads_them(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    def gone(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    send(monkeypatch, {"toy-master-0": ["one"], "toy-worker-0": ["two"]})
+    monkeypatch.setattr(command, "_print", gone)
+    assert tenant("logs", "toy", "-f").code == Code.UNREAD

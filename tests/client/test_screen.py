@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+
+import yaml
 
 from elastic_client import screen
 from elastic_client.documents import Check, JobReport, job_report
@@ -64,6 +68,22 @@ def test_why_says_where_no_operator_has_looked_and_where_the_last_edit_is_not_an
 def test_text_of_others_is_neither_markup_nor_a_command_to_the_terminal():
     status = running_status(conditions=[condition("Ready", "True", "Running", "[bold]x[/bold] \x1b[2J :smile:")])
     assert "[bold]x[/bold]  [2J :smile:" in why(job_report(stored_job(status=status)))
+
+
+def test_no_text_of_others_reaches_a_terminal_as_a_command_whatever_the_form():
+    evil = "a\x1b[2J\x9b2J\x85b\x7f"
+    status = running_status(conditions=[condition("Ready", "True", evil, evil), condition(evil, "True", evil, evil)])
+    report = job_report(stored_job(status=status))
+    for text in (why(report), screen.as_json(report), screen.as_yaml(report)):
+        assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text) == []
+    assert json.loads(screen.as_json(report))["state"]["message"] == evil
+    assert yaml.safe_load(screen.as_yaml(report))["state"]["message"] == evil
+
+
+def test_what_a_script_reports_takes_the_place_of_nothing_that_is_measured():
+    metrics = [{"name": "step", "value": "7"}, {"name": "loss", "value": "0.5"}]
+    text = why(job_report(stored_job(status=running_status(training={"step": 5, "metrics": metrics}))))
+    assert "Training\n  step 5, script's step 7, loss 0.5\n" in text
 
 
 def test_a_check_says_its_verdict_first_and_the_remedy_last():

@@ -9,7 +9,7 @@ import pytest
 
 from elastic_api.job import KIND, JobSpec
 from elastic_api.status import JobStatus
-from elastic_client.cluster import Place, _network_errors, _split
+from elastic_client.cluster import Place, _network_errors, _quoted, _split
 from elastic_client.commands.change import Bounds, bounds
 from elastic_client.commands.doctor import _aliases, compare_fields, minor
 from elastic_client.commands.events import concerns
@@ -136,6 +136,13 @@ async def test_one_log_is_printed_as_it_is():
 async def test_a_line_ends_at_a_newline_and_at_nothing_else():
     answer = httpx.Response(200, content="10%\r20%\n\x85 \u2028 end\nlast".encode())
     assert [line async for line in _split(answer)] == ["10%\r20%", "\x85 \u2028 end", "last"]
+
+
+def test_what_is_asked_for_by_a_path_is_never_a_query_or_another_path():
+    assert _quoted("/apis/g/v1/namespaces/a?b/jobs/c#d%2F e") == "/apis/g/v1/namespaces/a%3Fb/jobs/c%23d%252F%20e"
+    for path in ("/apis/g/v1/jobs/", "/apis/g//jobs", "/apis/g/v1/../jobs", "/apis/./jobs"):
+        with pytest.raises(AssertionError, match="no segment"):
+            _quoted(path)
 
 
 def test_a_reader_that_has_gone_is_no_trouble_of_the_network():

@@ -77,6 +77,7 @@ async def delete(cluster: Cluster, jobs: JobNames) -> None:
     """Delete jobs with their pods. Checkpoints on volumes stay."""
     for job in jobs:
         check_name(job)
+    for job in jobs:
         try:
             await cluster.delete(job_path(cluster, job))
         except ClientError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from elastic_client.cluster import Cluster, Object
 from elastic_client.command import JobName, Output
 from elastic_client.documents import EventList, EventRow, event_row
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job
+from elastic_client.jobs import find_job, is_pod_of
 from elastic_client.screen import Format, printed
 from elastic_client.watching import followed
 from elastic_client.words import now
@@ -57,9 +56,8 @@ def concerns(event: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
         return bool(about.get("uid") == meta["uid"])
     if about.get("kind") != "Pod":
         return False
-    its_pod = re.compile(rf"{re.escape(meta['name'])}-(master|worker)-\d+")
     is_later: bool = event["metadata"]["creationTimestamp"] >= meta["creationTimestamp"]
-    return its_pod.fullmatch(about.get("name", "")) is not None and is_later
+    return is_later and is_pod_of(meta["name"], about.get("name", ""))
 
 
 async def _follow(cluster: Cluster, job: Object) -> None:

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
 
 from elastic_api.status import JobStatus
 from elastic_client import screen
-from elastic_client.cluster import ANSWER_SECONDS, Cluster, Object
+from elastic_client.cluster import ANSWER_SECONDS, Cluster, ConnectionLostError, Object
 from elastic_client.command import JobName
 from elastic_client.documents import status_of
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job, jobs_path
-from elastic_client.watching import followed
+from elastic_client.jobs import find_job, is_pod_of, jobs_path
+from elastic_client.watching import Change, followed
 from elastic_client.words import near
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINER
 
@@ -30,6 +31,10 @@ MOST_PODS = 64
 """Each pod takes a connection of its own."""
 LAST_LINES_SECONDS = 5
 """For what is still on its way when the job has ended."""
+PAUSE_SECONDS = 1
+MOST_PAUSE_SECONDS = 30
+"""Before a log whose connection broke is asked for again: twice as long each time, until a line comes."""
+_TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) ")
 COLOURS = (36, 33, 32, 35, 34, 31)
 """Of prefixes, by pod: ANSI's codes."""
 
@@ -60,9 +65,11 @@ async def logs(
     tail: Tail = None,
 ) -> None:
     """Print the logs of a job's pods, all of them or one."""
+    if rank is not None and pod is not None:
+        raise ClientError(Code.USAGE, f"--rank {rank} and --pod {pod}: write one of the two")
     body = await find_job(cluster, job)
     status = status_of(body)
-    only = pod or (None if rank is None else pod_of_rank(status, rank))
+    only = pod if rank is None else pod_of_rank(status, rank)
     options = {} if tail is None else {"tailLines": tail}
     if follow:
         await follow_logs(cluster, body, only, options)
@@ -72,7 +79,7 @@ async def logs(
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(_lines(cluster, one, **_times(chosen), **options)) for one in chosen]
         async for source_, line in merged(chosen, streams):
-            _print(source_, line, chosen.index(source_))
+            _print(source_.prefix, line, chosen.index(source_))
 
 
 def pod_of_rank(status: JobStatus, rank: int) -> str:
@@ -91,7 +98,8 @@ def choose(pods: Sequence[Object], status: JobStatus, *, job: str, only: str | N
     """The pods to read, by name. Raises ClientError where none of them is there, or too many are."""
     names = [pod["metadata"]["name"] for pod in pods]
     if only is not None and only not in names:
-        raise ClientError(Code.NOT_FOUND, f"--pod {only}: job {job} has none of that name now; {near(only, names)}")
+        hint = near(only, names, lead="it has: ") or "it has none"
+        raise ClientError(Code.NOT_FOUND, f"--pod {only}: job {job} has none of that name now; {hint}")
     if not pods:
         ready = next((one for one in status.conditions if one.type == "Ready"), None)
         state = f"{ready.reason}. {ready.message}" if ready else "no operator has looked at it"
@@ -101,16 +109,26 @@ def choose(pods: Sequence[Object], status: JobStatus, *, job: str, only: str | N
         raise ClientError(Code.USAGE, f"job {job} has {len(chosen)} pods: choose one by --rank or --pod")
     if not chosen:
         raise ClientError(Code.NOT_FOUND, f"no container of job {job} has started yet: see `kubectl elastic why`")
-    sources = sorted((source(pod, job, status) for pod in chosen), key=lambda one: one.pod)
+    ranks = ranks_of(status)
+    sources = sorted((source(pod, job, ranks) for pod in chosen), key=lambda one: one.pod)
     return sources if len(sources) > 1 else [Source(sources[0].pod, sources[0].container)]
 
 
-def source(pod: Mapping[str, Any], job: str, status: JobStatus) -> Source:
-    """The pod's main container, with a prefix such as `0 master-0`."""
+def source(pod: Mapping[str, Any], job: str, ranks: Mapping[str, int | None]) -> Source:
+    """The pod's main container, with its prefix."""
     name = pod["metadata"]["name"]
-    rank = next((known.rank for known in status.pods if known.name == name), None)
-    short = name.removeprefix(f"{job}-")
-    return Source(name, main_container_of(pod), short if rank is None else f"{rank} {short}")
+    return Source(name, main_container_of(pod), prefix(name, job, ranks.get(name)))
+
+
+def ranks_of(status: JobStatus) -> dict[str, int | None]:
+    """The rank of each pod's first process; None where it is not known."""
+    return {pod.name: pod.rank for pod in status.pods}
+
+
+def prefix(pod: str, job: str, rank: int | None) -> str:
+    """What stands before a pod's lines: `0 master-0`."""
+    short = pod.removeprefix(f"{job}-")
+    return short if rank is None else f"{rank} {short}"
 
 
 def main_container_of(pod: Mapping[str, Any]) -> str:
@@ -148,70 +166,181 @@ async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]
 async def follow_logs(
     cluster: Cluster, job: Object, only: str | None = None, options: Mapping[str, int] | None = None
 ) -> None:
-    """Prints what the pods print until the job has ended, and a little longer for the last lines."""
+    """Prints what the pods print until the job has ended, and a little longer for the last lines.
+
+    Raises ClientError, NOT_FOUND where the job cannot have the pod `only`; one that is not there yet is waited for.
+    """
     screen.note(f"logs of job {job['metadata']['name']} until it ends; Ctrl-C ends this")
-    streams: dict[str, asyncio.Task[None]] = {}
-    starting = asyncio.create_task(_start_streams(cluster, job, only, options or {}, streams))
-    ending = asyncio.create_task(_await_end(cluster, job))
+    seen = Seen(job, only, options or {}, asyncio.get_running_loop().create_future(), ranks=ranks_of(status_of(job)))
+    starting = asyncio.create_task(_start_streams(cluster, seen))
+    ending = asyncio.create_task(_await_end(cluster, seen))
     try:
-        await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
+        await asyncio.wait((starting, ending, seen.failed), return_when=asyncio.FIRST_COMPLETED)
+        for one in (starting, seen.failed):
+            if one.done():
+                one.result()
         ending.result()
-        if streams:
-            await asyncio.wait(streams.values(), timeout=LAST_LINES_SECONDS)
+        if seen.streams:
+            await asyncio.wait(seen.streams.values(), timeout=LAST_LINES_SECONDS)
     finally:
-        tasks = (starting, ending, *streams.values())
+        tasks = (starting, ending, seen.failed, *seen.streams.values())
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
 
 
-async def _start_streams(
-    cluster: Cluster, job: Object, only: str | None, options: Mapping[str, int], streams: dict[str, asyncio.Task[None]]
-) -> None:
+@dataclass(slots=True)
+class Seen:
+    """A job whose logs are followed: the uid of each pod that is there, the ranks, and the streams by uid."""
+
+    job: Object
+    only: str | None
+    options: Mapping[str, int]
+    failed: asyncio.Future[None]
+    pods: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, int | None] = field(default_factory=dict)
+    streams: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """The job's."""
+        name: str = self.job["metadata"]["name"]
+        return name
+
+    def take(self, change: Change) -> None:
+        """The pods as they are now."""
+        names = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in change.objects}
+        if change.kind == "LIST":
+            self.pods = names
+        elif change.kind == "DELETED":
+            self.pods = {name: uid for name, uid in self.pods.items() if names.get(name) != uid}
+        else:
+            self.pods |= names
+
+    def prefix(self, pod: str) -> str:
+        """With the rank of the moment."""
+        return "" if self.only else prefix(pod, self.name, self.ranks.get(pod))
+
+    def ended(self, stream: asyncio.Task[None]) -> None:
+        """What no stream expects, such as that nobody reads the output, is to end the command."""
+        if not stream.cancelled() and (error := stream.exception()) and not self.failed.done():
+            self.failed.set_exception(error)
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a log has been printed: the time of its last line, and how many of its lines have that time."""
+
+    time: str = ""
+    lines: int = 0
+    repeated: int = 0
+    is_behind: bool = False
+
+    def options(self, first: Mapping[str, int]) -> Mapping[str, int | str]:
+        """What to ask a kubelet for: `first`, later only what follows. It is told whole seconds: lines come again."""
+        if not self.time:
+            return first
+        self.is_behind, self.repeated = True, self.lines
+        return {"sinceTime": self.time}
+
+    def fresh(self, line: str) -> str | None:
+        """The line without its time; None for one that came before. What has no time is the kubelet's own word."""
+        if (match := _TIMED.match(line)) is None:
+            return line
+        time = match[1]
+        if self.is_behind:
+            if time < self.time:
+                return None
+            if time == self.time and self.repeated:
+                self.repeated -= 1
+                return None
+            self.is_behind = False
+        self.lines = self.lines + 1 if time == self.time else 1
+        self.time = time
+        return line[match.end() :]
+
+
+async def _start_streams(cluster: Cluster, seen: Seen) -> None:
     """A stream for each pod as it starts; a pod that comes again under its name is another one."""
-    name, status = job["metadata"]["name"], status_of(job)
-    async with followed(cluster, _pods_path(cluster), labelSelector=selector(job)) as changes:
+    async with followed(cluster, _pods_path(cluster), labelSelector=selector(seen.job)) as changes:
         async for change in changes:
+            seen.take(change)
+            if seen.only and not seen.listed.is_set():
+                check_pod(seen.only, seen.pods, job=seen.name)
             for pod in change.objects if change.kind != "DELETED" else ():
-                uid = pod["metadata"]["uid"]
-                if sum(not task.done() for task in streams.values()) >= MOST_PODS:
-                    raise ClientError(
-                        Code.USAGE, f"job {name} has more than {MOST_PODS} pods: choose by --rank or --pod"
-                    )
-                if uid not in streams and has_started(pod) and only in (None, pod["metadata"]["name"]):
-                    one = source(pod, name, status) if only is None else Source(only, main_container_of(pod))
-                    streams[uid] = asyncio.create_task(_stream(cluster, one, len(streams), options))
+                _start_stream(cluster, seen, pod)
+            seen.listed.set()
 
 
-async def _stream(cluster: Cluster, one: Source, place: int, options: Mapping[str, int]) -> None:
-    """A pod that goes takes its log with it: what comes then is no error of the command."""
-    try:
-        async with _lines(cluster, one, follow="true", **options) as lines:
-            async for line in lines:
-                _print(one, line, place)
-                sys.stdout.flush()
-    except ClientError as error:
-        screen.note(f"{one.pod}: {error}")
+def _start_stream(cluster: Cluster, seen: Seen, pod: Object) -> None:
+    """Unless it is there, has no log yet, or is not asked for. Raises ClientError, USAGE where there are too many."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    if uid in seen.streams or not has_started(pod) or seen.only not in (None, name):
+        return
+    if sum(not task.done() for task in seen.streams.values()) >= MOST_PODS:
+        raise ClientError(Code.USAGE, f"job {seen.name} has more than {MOST_PODS} pods: choose by --rank or --pod")
+    one = Source(name, main_container_of(pod))
+    seen.streams[uid] = asyncio.create_task(_stream(cluster, seen, one, uid, len(seen.streams)))
+    seen.streams[uid].add_done_callback(seen.ended)
 
 
-async def _await_end(cluster: Cluster, job: Object) -> None:
-    meta = job["metadata"]
+def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
+    """Says on stderr that the pod is not there yet. Raises ClientError, NOT_FOUND where it is none of the job's."""
+    if name in names:
+        return
+    hint = near(name, names, lead="it has: ") or "it has none now"
+    if not is_pod_of(job, name):
+        raise ClientError(Code.NOT_FOUND, f"--pod {name}: job {job} has no pod of that name; {hint}")
+    screen.note(f"pod {name} is not there yet and is waited for; {hint}")
+
+
+async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: int) -> None:
+    """Prints the log to its end; where the connection breaks, it goes on as long as the pod is there.
+
+    A pod that goes takes its log with it: what comes then is no error of the command.
+    """
+    position, pause = Position(), PAUSE_SECONDS / 2
+    while seen.pods.get(one.pod) == uid:
+        before = position.time
+        try:
+            options = position.options(seen.options)
+            async with _lines(cluster, one, follow="true", timestamps="true", **options) as lines:
+                async for line in lines:
+                    if (text := position.fresh(line)) is not None:
+                        _print(seen.prefix(one.pod), text, place)
+                        sys.stdout.flush()
+        except ClientError as error:
+            if not isinstance(error, ConnectionLostError):
+                screen.note(f"{one.pod}: {error}")
+            if error.code != Code.UNREACHABLE:
+                return
+        else:
+            return
+        pause = PAUSE_SECONDS if position.time != before else min(2 * pause, MOST_PAUSE_SECONDS)
+        await asyncio.sleep(pause)
+
+
+async def _await_end(cluster: Cluster, seen: Seen) -> None:
+    """Until the job has ended, and the pods that it has left are known. Keeps the ranks as they are."""
+    meta = seen.job["metadata"]
     path = jobs_path(cluster.namespace)
     async with followed(cluster, path, fieldSelector=f"metadata.name={meta['name']}") as changes:
         async for change in changes:
             same = [one for one in change.objects if one["metadata"]["uid"] == meta["uid"]]
-            if not same or change.kind == "DELETED" or status_of(same[0]).finished:
-                return
+            status = status_of(same[0]) if same else JobStatus()
+            seen.ranks.update(ranks_of(status))
+            if not same or change.kind == "DELETED" or status.finished:
+                break
+    await seen.listed.wait()
 
 
-def _print(one: Source, line: str, place: int) -> None:
+def _print(prefix: str, line: str, place: int) -> None:
     """The line as it is, as `kubectl logs` does."""
-    prefix = f"[{one.prefix}] " if one.prefix else ""
-    if prefix and sys.stdout.isatty() and "NO_COLOR" not in os.environ:
-        prefix = f"\x1b[{COLOURS[place % len(COLOURS)]}m{prefix}\x1b[0m"
-    sys.stdout.write(f"{prefix}{line}\n")
+    before = f"[{prefix}] " if prefix else ""
+    if before and sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+        before = f"\x1b[{COLOURS[place % len(COLOURS)]}m{before}\x1b[0m"
+    sys.stdout.write(f"{before}{line}\n")
 
 
 def _times(chosen: Sequence[Source]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from elastic_client.cluster import TABLE, Cluster
 from elastic_client.command import Output
 from elastic_client.documents import QuotaList, quota_report, quota_row, table_rows
 from elastic_client.exits import ClientError, Code
+from elastic_client.jobs import check_name
 from elastic_client.screen import Format, printed
 from elastic_client.words import near, now
 
@@ -33,15 +34,15 @@ async def list_quotas(cluster: Cluster, *, output: Output = Format.TABLE) -> Non
 
 async def describe_quota(cluster: Cluster, policy: PolicyName, *, output: Output = Format.TABLE) -> None:
     """Show a quota by kind of GPU, and what the operator says of it."""
-    if not policy or "/" in policy:
-        raise ClientError(Code.USAGE, f"POLICY {policy!r}: write a policy's name alone, such as team-a")
+    check_name(policy, kind="policy", example="team-a")
     try:
         body = await cluster.get(f"{COLLECTION}/{policy}")
     except ClientError as error:
         if error.code != Code.NOT_FOUND:
             raise
-        hint = near(policy, [quota.name for quota in (await _all(cluster)).quotas]) or "there are no policies"
-        raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: there is none of that name; {hint}") from None
+        names = [quota.name for quota in (await _all(cluster)).quotas]
+        hint = near(policy, names, lead="it has: ") or "it has no policies"
+        raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: the cluster has none of that name; {hint}") from None
     report = quota_report(body)
     if not printed(report, output):
         screen.print_quota(screen.console(), report, now())
