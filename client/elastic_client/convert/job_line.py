@@ -151,7 +151,9 @@ class JobLine:
     def _variable(self, one: Mapping[str, Any]) -> Variable:
         name = str(one["name"])
         if not _NAME.fullmatch(name):
-            raise ConvertError(f"env {name}: a shell has no variable of that name: write letters, digits and _")
+            raise ConvertError(
+                f"env {on_one_line(name)}: a shell has no variable of that name: write letters, digits and _"
+            )
         if _SHELL_S.fullmatch(name):
             raise ConvertError(f"env {name}: the shell sets it itself: take another name")
         source = one.get("valueFrom") or {}

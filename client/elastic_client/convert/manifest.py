@@ -22,6 +22,7 @@ NAME_RULE = (
 KEPT_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARED_MEMORY = "shared-memory"
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _FIELDS = {field.alias or name: number for number, (name, field) in enumerate(JobSpec.model_fields.items())}
 
@@ -32,6 +33,16 @@ def job(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {**metadata}, "spec": kept}
     check(manifest)
     return manifest
+
+
+def in_namespace(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The object there; as it is if `namespace` is "". Raises ConvertError if no namespace may have that name."""
+    if not namespace:
+        return dict(manifest)
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ConvertError(f"--namespace {namespace}: write lower-case letters, digits and '-', such as team-a")
+    metadata = {**manifest["metadata"], "namespace": namespace}
+    return {**manifest, "metadata": {key: metadata[key] for key in KEPT_METADATA if key in metadata}}
 
 
 def check(manifest: Mapping[str, Any]) -> JobSpec:

