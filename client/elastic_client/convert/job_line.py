@@ -243,6 +243,6 @@ def _escaped(text: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """The text for double quotes. A `!` stands in quotes of its own, as the line may be typed where it calls history."""
+    """The text for double quotes. A `!` has quotes of its own: where the line is typed it calls history."""
     quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
     return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

@@ -24,6 +24,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARED_MEMORY = "shared-memory"
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+_PLAIN = re.compile(r"-{0,2}[A-Za-z_/]")
+_RESERVED = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "inf", "infinity", "nan")
 _FIELDS = {field.alias or name: number for number, (name, field) in enumerate(JobSpec.model_fields.items())}
 
 
@@ -77,7 +80,7 @@ def metadata_for(name: str, script: str, report: Report) -> dict[str, str]:
     if name:
         return {"name": check_name(name, "--name")}
     stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6] or "job"
-    report.note(f"The cluster completes the name {stem}-; --name chooses one.")
+    report.note(f"The cluster adds letters to the name {stem}-; choose a name by --name.")
     return {"generateName": f"{stem}-"}
 
 
@@ -88,14 +91,19 @@ def sizes(fewest: int, most: int) -> dict[str, int]:
     return {"minReplicas": fewest, "maxReplicas": most}
 
 
+def pods(fewest: int, most: int) -> str:
+    """A size in words."""
+    return f"{most} {_plural('pod', most)}" if fewest == most else f"{fewest} to {most} pods"
+
+
 def counted(fewest: int, most: int, gpus: int = 0) -> str:
     """How many pods that are, in a sentence: what the words master, worker, min and max count."""
-    pods = f"{most} {_plural('pod', most)}" if fewest == most else f"{fewest} to {most} pods"
     workers = f"{most - 1}" if fewest == most else f"{fewest - 1} to {most - 1}"
     in_all = most * gpus
     asked = f", {gpus} {_plural('GPU', gpus)} in each, at most {in_all} in all" if gpus else ""
+    roles = "the master" if most == 1 else f"1 master and {workers} {_plural('worker', most - 1)}"
     return (
-        f"{pods}: 1 master and {workers} {_plural('worker', most - 1)}{asked}. minReplicas and maxReplicas count the"
+        f"{pods(fewest, most)}{', ' if most == 1 else ': '}{roles}{asked}. minReplicas and maxReplicas count the"
         " master, as --nnodes does."
     )
 
@@ -143,7 +151,21 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    """How the text is written: several lines as a block, else in quotes if anybody may take it for something else."""
+    if _OTHER_BREAKS.search(text):
+        return '"'
+    if "\n" in text.strip():
+        return "|"
+    return None if _is_plain(text) else '"' if "'" in text else "'"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no reader of YAML, 1.1 or 1.2, takes the text for a number, a boolean or nothing."""
+    return _PLAIN.match(text) is not None and text.lstrip("-").lower() not in _RESERVED
 
 
 _Dumper.add_representer(str, _text)

@@ -56,7 +56,7 @@ PRINTS = [
     (["import", "pytorchjob", "-f", SIMPLE, "-n", "team-a"], "  namespace: team-a\n"),
     (["import", "sbatch", "-f", SCRIPT, "-i", "i", "-n", "team-a"], "  namespace: team-a\n"),
     (["import", "runai", "-n", "team-a", *RUNAI, "--", "t.py", "-n", "3"], "  namespace: team-a\n"),
-    (["import", "runai", *RUNAI, "--namespace=team-a", "--", "t.py", "-n", "3"], "        - -n\n"),
+    (["import", "runai", *RUNAI, "--namespace=team-a", "--", "t.py", "-n", "3"], "        - '-n'\n"),
 ]
 
 
