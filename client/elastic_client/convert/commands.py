@@ -66,8 +66,11 @@ class WholeLine(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         if {"-h", "--help"} & set(args[:end]):
             return super().parse_args(ctx, ["--help"])
-        needs_value = {text: not one.is_flag for one in self.params for text in one.opts if text.startswith("-")}
-        own, others, words = [], [], args[:end]
+        options: list[Any] = [one for one in self.params if one.param_type_name == "option"]
+        needs_value = {text: not one.is_flag for one in options for text in one.opts}
+        own: list[str] = []
+        others: list[str] = []
+        words = args[:end]
         while words:
             word = words.pop(0)
             name = word.partition("=")[0]

@@ -82,6 +82,7 @@ def from_flags(typed: RunFlags) -> Converted:
         report.note("torchrun starts the script: by itself, python would be one process that meets no other pod.")
     gpus = whole_gpus(typed.gpus, "--gpus")
     report.notes.insert(0, manifest.counted(fewest, most, gpus))
+    note_alone(program, most, report)
     mounts = [*map(volumes.claim, typed.pvc), *map(volumes.volume, typed.volume)]
     metadata = metadata_of(typed.name, typed.namespace, program, report)
     parts = {
@@ -169,7 +170,7 @@ def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]
     flags = " ".join(
         f"{flag} {value}" for flag, value in (("--min-replicas", least), ("--max-replicas", most)) if value is not None
     )
-    written = next(iter(found)) if found else (most if least is None else least, least if most is None else most)
+    written = next(iter(found)) if found else (least or most or 1, most or least or 1)
     fewest, largest = written[0] if least is None else least, written[1] if most is None else most
     if found and written[0] != written[1] and (fewest, largest) != written:
         raise ConvertError(f"{' '.join(told[0])}: says another size than {flags}: write one")
@@ -223,6 +224,9 @@ def resources(
 ) -> dict[str, Any]:
     """A container's resources: what it gets at least, and its limits. Raises ConvertError."""
     requests = {"cpu": quantity(cpu, "--cpu"), "memory": quantity(memory, "--memory")}
+    for flag, least, most in (("cpu", cpu, cpu_limit), ("memory", memory, memory_limit)):
+        if least and most and units(quantity(least, f"--{flag}")) > units(quantity(most, f"--{flag}-limit")):
+            raise ConvertError(f"--{flag}-limit {most}: must be at least --{flag} {least}")
     limits = {
         "cpu": quantity(cpu_limit, "--cpu-limit"),
         "memory": quantity(memory_limit, "--memory-limit"),
@@ -243,6 +247,13 @@ def quantity(text: str, flag: str) -> str:
     if amount < 1:
         raise ConvertError(f"{flag} {text}: write {REMEDY}")
     return text
+
+
+def note_alone(program: Program, most: int, report: Report) -> None:
+    """Say it where several pods run a command that does not call torchrun."""
+    if most > 1 and program.is_alone:
+        command = shlex.join([*program.command, *program.args][:2])
+        report.note(f"Each pod runs `{command}` by itself: the pods meet only if it calls torchrun there.")
 
 
 def metadata_of(name: str, namespace: str, program: Program, report: Report) -> dict[str, str]:

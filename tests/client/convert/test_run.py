@@ -53,6 +53,21 @@ COMMANDS = [
         "auto",
         (1, 1),
     ),
+    (
+        ["python", "-W", "ignore", "-O", "t.py"],
+        {"args": ["torchrun", "--no-python", "python", "-W", "ignore", "-O", "t.py"]},
+        "auto",
+        (1, 1),
+    ),
+    (
+        ["/opt/python", "-Xdev", "-m", "pkg"],
+        {
+            "command": ["/opt/python", "-m", "torch.distributed.run"],
+            "args": ["--no-python", "/opt/python", "-Xdev", "-m", "pkg"],
+        },
+        "auto",
+        (1, 1),
+    ),
     (["python", "-c", "1"], {"command": ["python", "-c", "1"]}, "auto", (1, 1)),
     (["bash", "launch.sh"], {"command": ["bash", "launch.sh"]}, "auto", (1, 1)),
     (["torchrun", "--nnodes=1:3", "--nproc_per_node=4", "t.py"], {"args": ["t.py"]}, 4, (1, 3)),
@@ -89,6 +104,21 @@ def test_a_command_becomes_a_script_where_torchrun_can_run_it_and_stays_else(com
     spec = accepted(converted)
     assert {key: value for key, value in main(converted).items() if key in ("command", "args")} == program
     assert (spec.nproc_per_node, (spec.min_replicas, spec.max_replicas)) == (nproc, size)
+
+
+ALONE = [
+    (["bash", "train.sh"], "4", True),
+    (["deepspeed", "train.py"], "4", True),
+    (["python", "-c", "import train"], "4", True),
+    (["bash", "train.sh"], "1", False),
+    (["bash", "-c", "cd /x && torchrun train.py"], "4", False),
+    (["python", "train.py"], "4", False),
+]
+
+
+@pytest.mark.parametrize(("command", "workers", "is_said"), ALONE)
+def test_it_is_said_when_each_pod_would_run_a_command_by_itself(command, workers, is_said):
+    assert ("by itself: the pods meet only if" in said(convert(*command, workers=workers))) == is_said
 
 
 def test_flags_of_torchrun_that_are_the_operator_s_are_named():

@@ -36,6 +36,8 @@ LINES = [
     ("submit-dist pytorch --name a --workers 1 -i i --command -- x.sh 1", (2, 2), {"command": ["x.sh", "1"]}),
     ("runai submit one -i i -g 2 -- python x.py", (1, 1), {"args": ["x.py"]}),
     ("runai training pytorch submit p -i i --min-replicas 2 --max-replicas 3 -- x.py", (2, 3), {"args": ["x.py"]}),
+    ("submit-dist pytorch a --no-master --workers=3 -i i -- x.py", (3, 3), {"args": ["x.py"]}),
+    ("submit-dist pytorch a --workers=3 --min-replicas 2 -i i -- x.py", (2, 4), {"args": ["x.py"]}),
     (SCRATCH, (2, 2), {"command": ["./entrypoint.sh"]}),
     (SECOND_CLIENT, (3, 3), {"command": ["bash", "-c", "cd /app && torchrun train.py"]}),
 ]
@@ -61,10 +63,19 @@ def test_the_tutorial_s_line_is_refused_until_somebody_says_what_the_image_runs(
 SAID = [
     (f"{TUTORIAL} -- t.py", "2 to 4 pods: 1 master and 1 to 3 workers, 1 GPU in each, at most 4 in all."),
     (f"{TUTORIAL} -- t.py", "--min-replicas and --max-replicas count the master there, too."),
-    (f"{TUTORIAL} -- t.py", "--workers 3: the job takes the pods that are free, 2 to 4"),
+    (f"{TUTORIAL} -- t.py", "--workers 3: --min-replicas and --max-replicas say the size, 2 to 4 pods"),
     (f"{TUTORIAL} -- t.py", "--name X -> metadata.name: x"),
     (f"{TUTORIAL} -- t.py", "ENTRYPOINT: the image's own command"),
     (SCRATCH, "--workers 1 -> 2 pods: Run:ai adds the master"),
+    ("training submit x --workers=3 -i i -- t.py", "--workers 3: `runai training submit` makes one pod"),
+    ("submit-dist pytorch x --workers=0 -i i -- t.py", "--workers 0 -> 1 pod: Run:ai adds"),
+    ("submit-dist pytorch x --workers=3 --min-replicas 2 -i i -- t.py", "--workers 3 -> 4 pods"),
+    (
+        "submit-dist pytorch x --workers=1 --min-replicas 2 --max-replicas 2 -i i -- t.py",
+        "--workers 1: --min-replicas and --max-replicas say the size, 2 pods",
+    ),
+    ("submit-dist pytorch x --workers=3 --no-master -i i -- t.py", "--no-master -> no pod more"),
+    ("submit-dist pytorch x --workers=3 -i i -- bash t.sh", "Each pod runs `bash t.sh` by itself"),
     (SCRATCH, "--node-pool h100: write spec.template.spec.nodeSelector"),
     (SCRATCH, "--backoff-limit 0 -> spec.recovery.maxRestarts: 0"),
     (SECOND_CLIENT, "--port service-type=NodePort,container=8080: training pods serve nothing"),
@@ -117,6 +128,9 @@ REFUSED = [
         "submit-dist pytorch a -i i --clean-pod-policy Some -- t.py",
         "--clean-pod-policy Some: write one of Running, All, None",
     ),
+    ("submit-dist pytorch a -i i --backoff-limit six -- t.py", "--backoff-limit six: write a whole number"),
+    ("submit-dist pytorch a -i i --run-as-uid me -- t.py", "--run-as-uid me: write a user's number"),
+    ("submit-dist pytorch a -i i --cpu 4 --cpu-limit 2 -- t.py", "--cpu-limit 2: must be at least --cpu 4"),
     ("submit-dist pytorch 42 -i i -- t.py", "--name 42: '': write at most 51"),
 ]
 
