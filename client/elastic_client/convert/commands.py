@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 REST = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the flags that are known belongs to torchrun and the command."""
+MOST_DEPTH, MOST_PARTS = 100, 200_000
+"""Of a file with objects: more than any that the API server takes."""
 KIND = "ElasticPyTorchJob"
 ReadJob = Callable[[str], Mapping[str, Any]]
 """A job of the cluster by its name; raises what the client's other commands raise."""
@@ -348,7 +350,22 @@ def _documents(yaml: Any, text: str) -> list[dict[str, Any]]:
         raise ConvertError(f"the file is not valid YAML: {told}") from None
     if not found or not all(isinstance(body, dict) for body in found):
         raise ConvertError("the file has no object of Kubernetes: write one with kind and spec")
+    if not _is_finite(found):
+        raise ConvertError("the file has a part that contains itself, or too many parts: write it out without * and &")
     return found
+
+
+def _is_finite(tree: object) -> bool:
+    """Whether the tree can be written out: an alias of YAML may make one that has no end, or hardly any."""
+    left, count = [(tree, 0)], 0
+    while left:
+        value, depth = left.pop()
+        count += 1
+        if depth > MOST_DEPTH or count > MOST_PARTS:
+            return False
+        children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        left += [(child, depth + 1) for child in children]
+    return True
 
 
 def _print(made: Converted, namespace: str) -> None:

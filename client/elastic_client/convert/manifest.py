@@ -50,7 +50,10 @@ def in_namespace(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
 
 def check(manifest: Mapping[str, Any]) -> JobSpec:
     """The spec as the operator reads it. Raises ConvertError with the operator's own words if it does not accept it."""
-    name = manifest.get("metadata", {}).get("name")
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise ConvertError("metadata: must be a mapping with a name")
+    name = metadata.get("name")
     if name is not None:
         check_name(name)
     try:

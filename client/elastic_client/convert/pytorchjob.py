@@ -221,7 +221,7 @@ def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str
     Raises:
         ConvertError: there is no PyTorchJob among them, or one cannot be converted.
     """
-    items = [item for body in bodies for item in (body.get("items") or [] if body.get("kind") == "List" else [body])]
+    items = [item for body in bodies for item in _items(body)]
     if not any(item.get("kind") == KIND for item in items):
         kinds = ", ".join(str(item.get("kind")) for item in items) or "nothing"
         raise ConvertError(f"kind: {kinds}: must be {KIND}, at least once")
@@ -230,3 +230,13 @@ def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str
             yield from_pytorchjob(item, entrypoint=entrypoint)
         else:
             yield Converted(dict(item), notes=(f"{item.get('kind')}: stays as it is.",))
+
+
+def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The objects of a List, or the object itself. Raises ConvertError."""
+    if body.get("kind") != "List":
+        return [body]
+    items = body.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise ConvertError("items: must be a list of objects of Kubernetes, each with kind and spec")
+    return items

@@ -211,6 +211,9 @@ def _mounts(line: Line) -> list[Mounted]:
         *(volumes.claim(text) for text in line.all("pvc")),
         *(volumes.existing_claim(text, "--existing-pvc") for text in line.all("pvc-exists")),
         *(volumes.volume(text) for text in line.all("volume")),
+        *(volumes.host_path(text) for text in line.all("host-path")),
+        *(volumes.nfs(text) for text in line.all("nfs")),
+        *(volumes.configmap(text) for text in line.all("configmap-map-volume")),
     ]
 
 

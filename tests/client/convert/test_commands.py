@@ -162,6 +162,25 @@ def test_a_wrong_call_is_one_line_and_makes_nothing(words, message):
     assert "\n" not in str(result.exception)
 
 
+SHAPES = [
+    ("yaml", "kind: ElasticPyTorchJob\nmetadata: null\n", "metadata: must be a mapping with a name"),
+    ("yaml", "kind: ElasticPyTorchJob\nmetadata: []\n", "metadata: must be a mapping with a name"),
+    ("sbatch", "kind: ElasticPyTorchJob\n", "metadata: must be a mapping with a name"),
+    ("yaml", "kind: ElasticPyTorchJob\nspec: &a [*a]\n", "the file has a part that contains itself"),
+    ("pytorchjob", "kind: PyTorchJob\nspec: &a {b: *a}\n", "the file has a part that contains itself"),
+    ("pytorchjob", "kind: List\nitems: [foo]\n", "items: must be a list of objects of Kubernetes"),
+    ("pytorchjob", "kind: List\nitems: {a: b}\n", "items: must be a list of objects of Kubernetes"),
+]
+
+
+@pytest.mark.parametrize(("command", "text", "message"), SHAPES)
+def test_a_file_of_another_shape_is_one_line(command, text, message):
+    words = ["import" if command == "pytorchjob" else "export", command, "-f", "-"]
+    result, _ = call(*words, stdin=text)
+    assert isinstance(result.exception, ClientError), result.exception
+    assert message in str(result.exception)
+
+
 def test_the_commands_load_neither_the_models_nor_yaml_until_they_run():
     code = (
         "import sys; import elastic_client.convert.commands;"

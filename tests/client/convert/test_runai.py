@@ -103,6 +103,27 @@ def test_flags_of_the_pod_are_in_its_template():
     assert main(convert(SECOND_CLIENT))["resources"] == {"requests": {"cpu": "8", "memory": "64Gi"}}
 
 
+def test_volumes_of_the_second_client_are_mounted():
+    line = (
+        "training pytorch submit a -i i --host-path path=/raid,mount=/data,mount-propagation=HostToContainer,readwrite"
+        " --nfs path=/x,server=nfs.example.com,mountpath=/nfs --configmap-map-volume name=code,path=/code -- t.py"
+    )
+    converted = convert(line)
+    accepted(converted)
+    assert converted.lost == ("ENTRYPOINT: the image's own command, which Run:ai starts with these words, is not used",)
+    pod = converted.manifest["spec"]["template"]["spec"]
+    assert pod["volumes"] == [
+        {"name": "raid", "hostPath": {"path": "/raid"}},
+        {"name": "x", "nfs": {"server": "nfs.example.com", "path": "/x"}},
+        {"name": "configmap-code", "configMap": {"name": "code"}},
+    ]
+    assert main(converted)["volumeMounts"] == [
+        {"name": "raid", "mountPath": "/data", "mountPropagation": "HostToContainer"},
+        {"name": "x", "mountPath": "/nfs", "readOnly": True},
+        {"name": "configmap-code", "mountPath": "/code"},
+    ]
+
+
 @given(st.from_regex(r"x[a-z]{2,8}(-[a-z]{2,5})?", fullmatch=True), st.sampled_from(["", " v", "=v"]))
 def test_a_flag_that_nobody_knows_is_always_named(name, value):
     converted = convert(f"submit-dist pytorch --name a -i i --{name}{value} --workers 1 -- t.py")
@@ -131,6 +152,8 @@ REFUSED = [
     ("submit-dist pytorch a -i i --backoff-limit six -- t.py", "--backoff-limit six: write a whole number"),
     ("submit-dist pytorch a -i i --run-as-uid me -- t.py", "--run-as-uid me: write a user's number"),
     ("submit-dist pytorch a -i i --cpu 4 --cpu-limit 2 -- t.py", "--cpu-limit 2: must be at least --cpu 4"),
+    ("submit-dist pytorch a -i i --host-path /a:/b -- t.py", "--host-path /a:/b: write path=PATH,mount=PATH"),
+    ("submit-dist pytorch a -i i --nfs path=/a,mountpath=/b -- t.py", "mountpath=/b: write path=EXPORT,server=HOST"),
     ("submit-dist pytorch 42 -i i -- t.py", "--name 42: '': write at most 51"),
 ]
 

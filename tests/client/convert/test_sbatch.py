@@ -196,6 +196,26 @@ def test_what_cannot_be_is_refused_in_one_line_that_names_it(text, more, message
     assert "\n" not in str(refused.value)
 
 
+GPUS = [
+    ("gpu", 1),
+    ("gpu:4", 4),
+    ("gpu:a100", 1),
+    ("gpu:a100:4", 4),
+    ("gpu:a100:4,nvme:1", 4),
+    ("nvme:1,gpu:2", 2),
+    ("nvme:1", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "gpus"), GPUS)
+def test_generic_resources_are_gpus_and_others_which_are_named(text, gpus):
+    converted = convert(f"{HEAD}#SBATCH --gres={text}\n{LAUNCH}")
+    accepted(converted)
+    limits = main(converted).get("resources", {}).get("limits", {})
+    assert limits.get("nvidia.com/gpu", 0) == gpus
+    assert ("nvme:1: only GPUs are known here" in said(converted)) == ("nvme" in text)
+
+
 TIMES = [("90", 5400), ("1:30", 90), ("1:00:00", 3600), ("2-12", 216_000), ("1-0:30", 88_200), ("1-00:00:01", 86_401)]
 
 
