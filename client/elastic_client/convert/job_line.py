@@ -25,7 +25,8 @@ MAX_RESTARTS = 10
 MAX_RESTARTS_FLAG = "--max-restarts"
 PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
 """Variables of the operator that are another pod's in each pod."""
-_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+"""What Kubernetes reads in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHELL_S = re.compile(
     r"BASH\w*|SHELLOPTS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|HISTCMD|OPT(ARG|ERR|IND)|E?UID|PPID|GROUPS|FUNCNAME"
@@ -116,7 +117,7 @@ class JobLine:
 
     def is_per_pod(self, text: str) -> bool:
         """Whether Kubernetes would put something else into this text in each pod."""
-        return any(match[1] in self._per_pod for match in _REFERENCE.finditer(text))
+        return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
 
     def words_per_pod(self) -> int:
         """How many of the last words are from the first one on that is another one in each pod. Raises ConvertError."""
@@ -134,7 +135,7 @@ class JobLine:
         """A text of the manifest as a word for a shell, with variables where Kubernetes would have put values."""
         parts: list[str] = []
         has_variable, at = False, 0
-        for match in _REFERENCE.finditer(text):
+        for match in REFERENCE.finditer(text):
             parts.append(text[at : match.start()])
             if match[1] in self._known:
                 parts.append(f"${{{match[1]}}}")

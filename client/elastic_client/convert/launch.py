@@ -25,7 +25,7 @@ _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _UNBUFFERED = "-u"
 _ALONE = re.compile(r"-[bBdEiIOPqsSuvx]+|-[WX].+")
 _WITH_VALUE = ("-W", "-X")
-_NO_PYTHON = "--no-python"
+NO_PYTHON = "--no-python"
 _MEETS = re.compile(r"torchrun|torch\.distributed|accelerate")
 AS_MODULE = ("-m", "torch.distributed.run")
 """Torchrun of the python that stands before it."""
@@ -100,8 +100,8 @@ def program_of(words: Sequence[str], *, lift_nproc: bool = True) -> Program:
 def _with_options(words: Sequence[str]) -> Program:
     """Python with options of its own: torchrun would start the script by a python without them."""
     if _PYTHON.fullmatch(words[0]):
-        return Program((), (TORCHRUN, _NO_PYTHON, *words), was_plain=True)
-    return Program((words[0], *AS_MODULE), (_NO_PYTHON, *words), was_plain=True)
+        return Program((), (TORCHRUN, NO_PYTHON, *words), was_plain=True)
+    return Program((words[0], *AS_MODULE), (NO_PYTHON, *words), was_plain=True)
 
 
 def has_options(words: Sequence[str], at: int) -> bool:
