@@ -10,6 +10,7 @@ exit code of every wrong call.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -377,7 +378,12 @@ def _print(made: Converted, namespace: str) -> None:
 
 def _write(text: str) -> None:
     """To standard output, every character as it is: click would take some away where no terminal reads."""
-    sys.stdout.write(text)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has had enough, as `head` has: what Python flushes at its end goes nowhere, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(made: Converted) -> None:

@@ -82,7 +82,7 @@ def metadata_for(name: str, script: str, report: Report) -> dict[str, str]:
     """The name as it was given, else a `generateName` after the script. Raises ConvertError."""
     if name:
         return {"name": check_name(name, "--name")}
-    stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6] or "job"
+    stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6].strip("-") or "job"
     report.note(f"The cluster adds letters to the name {stem}-; choose a name by --name.")
     return {"generateName": f"{stem}-"}
 

@@ -174,11 +174,18 @@ def _nproc(source: Source, report: Report, roles: Sequence[Role]) -> int | str |
             report.lose(path, "write the number of processes into spec.nprocPerNode", written)
         else:
             nproc = "auto" if written in ("auto", "gpu") else count(_number(written), path)
-            report.keep(path, f"spec.nprocPerNode: {nproc}", written)
-    if isinstance(nproc, int) and all(max(1, main_gpus_of(role.template)) == nproc for role in roles):
+            is_auto = _is_auto(nproc, roles)
+            became = f"nothing: auto, one process per GPU, is {nproc}" if is_auto else f"spec.nprocPerNode: {nproc}"
+            report.keep(path, became, written)
+    if _is_auto(nproc, roles):
         report.note(f"nprocPerNode is auto, its default: one process per GPU is {nproc}, as before.")
         return None
     return None if nproc == "auto" else nproc
+
+
+def _is_auto(nproc: int | str | None, roles: Sequence[Role]) -> bool:
+    """Whether one process per GPU is that number in each pod."""
+    return isinstance(nproc, int) and all(max(1, main_gpus_of(role.template)) == nproc for role in roles)
 
 
 def _templates(roles: Sequence[Role]) -> dict[str, Any]:

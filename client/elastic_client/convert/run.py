@@ -17,7 +17,7 @@ from elastic_api.job import RuntimeMode
 from elastic_api.quantity import REMEDY, QuantityError, units
 from elastic_client.convert import manifest, volumes
 from elastic_client.convert.converted import Converted, ConvertError, Report
-from elastic_client.convert.launch import NNODES, NPROC, Program, program_of
+from elastic_client.convert.launch import NNODES, NPROC, TORCHRUN, Program, program_of
 from elastic_client.convert.volumes import Mounted
 from elastic_worker import flags as torchrun
 
@@ -143,7 +143,9 @@ def _merged(outer: Program, inner: Program, line: torchrun.Line) -> Program:
         given = " ".join(word for option in line.options for word in option.words)
         raise ConvertError(f"{given}: only torchrun reads it, but the command is {inner.command[0]}: write it there")
     kept = outer.args[: len(outer.args) - len(line.program)]
-    return Program((), (*kept, *inner.args), outer.nproc, outer.nnodes, outer.dropped)
+    is_line = inner.args[0] == TORCHRUN
+    args = (TORCHRUN, *kept[1:], *inner.args[1:]) if is_line else (*kept, *inner.args)
+    return Program((), args, outer.nproc, outer.nnodes, outer.dropped)
 
 
 def words_of_image(text: str, report: Report) -> list[str]:

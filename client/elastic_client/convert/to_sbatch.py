@@ -25,6 +25,8 @@ POD = ("containers", "restartPolicy")
 NODES = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "nodeName")
 HEAD_NODE = 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 PORT = "port=$((10000 + SLURM_JOB_ID % 20000))"
+MOST_SIGNAL_SECONDS = 65_535
+"""The most that Slurm takes in --signal."""
 OWN = ("head_node", "port")
 """The script's own variables."""
 SLURM_S = ("SLURM", "SBATCH_", "SRUN_")
@@ -94,7 +96,7 @@ def _cpus(spec: JobSpec) -> int:
 
 def _endings(spec: JobSpec) -> Iterator[str]:
     """How the job ends, and how it is started again."""
-    grace = max(1, spec.elasticity.grace_period_seconds)
+    grace = min(max(1, spec.elasticity.grace_period_seconds), MOST_SIGNAL_SECONDS)
     yield "--requeue"
     yield "--open-mode=append"
     if is_elastic(spec):
@@ -135,6 +137,8 @@ def _differences(spec: JobSpec) -> Iterator[str]:
     yield "Keep the job when its first node is lost: it starts again, from the queue."
     yield "Guarantee, lend and reclaim GPUs: partitions, accounts and --qos say who gets nodes."
     yield "Count failures: a job that fails is not started again; one that lost a node always is."
+    if (grace := spec.elasticity.grace_period_seconds) > MOST_SIGNAL_SECONDS:
+        yield f"Tell the job {grace} s before its end: {MOST_SIGNAL_SECONDS} s are the most."
     if len(spec.sizes()) > 1 and spec.sizes() != tuple(range(spec.min_replicas, spec.max_replicas + 1)):
         yield f"Keep to the sizes {', '.join(map(str, spec.sizes()))}: each between the first and the last may come."
     if spec.is_elastic:
@@ -161,6 +165,7 @@ def _not_here(spec: JobSpec) -> Iterator[str]:
     if len(_roles(spec)) > 1:
         yield "A template of the master's own: all nodes run the workers', and ask for what the larger of both has."
     written = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    written["elasticity"] = left_out(written.get("elasticity") or {}, ["gracePeriodSeconds"])
     if fields := left_out(written, SPEC):
         yield f"Of the job: {', '.join(fields)}."
 

@@ -162,6 +162,17 @@ def test_a_wrong_call_is_one_line_and_makes_nothing(words, message):
     assert "\n" not in str(result.exception)
 
 
+def test_a_reader_that_has_had_enough_is_no_failure():
+    words = [sys.executable, "-m", "elastic_client", "export", "yaml", "-f", TOY]
+    done = subprocess.run(
+        ["bash", "-c", f'{shlex.join(words)} | true; echo "${{PIPESTATUS[0]}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
 SHAPES = [
     ("yaml", "kind: ElasticPyTorchJob\nmetadata: null\n", "metadata: must be a mapping with a name"),
     ("yaml", "kind: ElasticPyTorchJob\nmetadata: []\n", "metadata: must be a mapping with a name"),

@@ -106,6 +106,8 @@ SAYS = [
     (make_job(), "#SBATCH --requeue\n"),
     (make_job(), "#SBATCH --signal=B:USR1@120\n"),
     (make_job(spec={"elasticity": {"gracePeriodSeconds": 15}}), "#SBATCH --signal=B:USR1@15\n"),
+    (make_job(spec={"elasticity": {"gracePeriodSeconds": 86400}}), "#SBATCH --signal=B:USR1@65535\n"),
+    (make_job(spec={"elasticity": {"gracePeriodSeconds": 86400}}), "# * Tell the job 86400 s before its end: 65535 s"),
     (HARD["deadline"], "#SBATCH --time=2\n#SBATCH --signal=TERM@120\n#SBATCH --hold\n"),
     (make_job(resources={"limits": {"nvidia.com/gpu": 4}}), "#SBATCH --gpus-per-node=4\n"),
     (
@@ -149,6 +151,10 @@ def test_the_words_of_the_script_are_those_of_the_job(tmp_path):
         "$(LITERAL)",
         "100%",
     ]
+
+
+def test_a_grace_that_is_used_is_not_said_to_be_left_out():
+    assert "elasticity" not in to_sbatch(make_job(spec={"elasticity": {"gracePeriodSeconds": 15}}))
 
 
 def test_what_slurm_sets_is_never_set_anew():

@@ -85,6 +85,12 @@ COMMANDS = [
         "auto",
         (1, 1),
     ),
+    (
+        ["--nnodes=2", "--tee=3", "python", "-O", "t.py"],
+        {"args": ["torchrun", "--tee=3", "--no-python", "python", "-O", "t.py"]},
+        "auto",
+        (2, 2),
+    ),
     (["-m", "pkg.train", "--lr", "1"], {"args": ["torchrun", "-m", "pkg.train", "--lr", "1"]}, "auto", (1, 1)),
     (["--nnodes=2", "-m", "pkg"], {"args": ["torchrun", "-m", "pkg"]}, "auto", (2, 2)),
     (["--no-python", "bash", "x.sh"], {"args": ["torchrun", "--no-python", "bash", "x.sh"]}, "auto", (1, 1)),
