@@ -27,6 +27,7 @@ PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
 """Variables of the operator that are another pod's in each pod."""
 REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 """What Kubernetes reads in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
+_OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHELL_S = re.compile(
     r"BASH\w*|SHELLOPTS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|HISTCMD|OPT(ARG|ERR|IND)|E?UID|PPID|GROUPS|FUNCNAME"
@@ -114,6 +115,12 @@ class JobLine:
         """Whether a word or a variable has that name in its text."""
         values = [str(one.get("value") or "") for one in self._main.get("env") or []]
         return any(name in text for text in (*self._texts(), *values))
+
+    def not_set(self) -> list[str]:
+        """The operator's variables that a text refers to, and that are only there in a pod."""
+        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
+        return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
 
     def is_per_pod(self, text: str) -> bool:
         """Whether Kubernetes would put something else into this text in each pod."""

@@ -123,6 +123,8 @@ def _not_set(line: JobLine) -> Iterator[str]:
     """Variables of the job that the script leaves as they are."""
     if names := [one.name for one in line.variables if one.name.startswith(SLURM_S)]:
         yield f"Set {', '.join(names)} as the job does: Slurm has its own."
+    if names := line.not_set():
+        yield f"Set {', '.join(names)}, which only the operator does: the texts that name them stay as they are."
 
 
 def _differences(spec: JobSpec) -> Iterator[str]:

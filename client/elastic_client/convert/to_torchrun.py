@@ -107,4 +107,5 @@ def _typed(line: JobLine, settings: Mapping[str, str], words: Sequence[str]) -> 
         # The shell puts values into words before it sets variables that stand before a command.
         before = [*(f"export {one} &&" for one in given), *folder]
     missing = [f"# {one.name} was {one.missing}: export it first\n" for one in line.variables if one.missing]
+    missing += [f"# {name} is set by the operator only: its name stays\n" for name in line.not_set()]
     return "".join(missing) + " ".join([*before, *words])

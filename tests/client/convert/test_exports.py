@@ -130,6 +130,7 @@ SAYS = [
     (HARD["sizes"], "# * Keep to the sizes 2, 4, 8:"),
     (HARD["reference"], 'export B="${A}/\\$(C)"'),
     (HARD["slurm"], "# * Set SLURM_JOB_ID as the job does: Slurm has its own."),
+    (make_job(args=["t.py", "$(ELASTIC_INDEX)"]), "# * Set ELASTIC_INDEX, which only the operator does"),
     (HARD["slurm"], "export ELASTIC_JOB_NAME=toy\n"),
     (make_job(args=["t.py", "$(ELASTIC_JOB_UID)"]), 'export ELASTIC_JOB_UID="$SLURM_JOB_ID"\n'),
     (make_job(env=[{"name": "A", "value": "a$$b"}]), 'export A="a\\$b"\n'),

@@ -55,7 +55,8 @@ HOSTILE = (
     "a",
     "-",
 )
-texts = st.lists(st.sampled_from(HOSTILE), max_size=4).map("".join)
+any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+texts = st.lists(st.sampled_from(HOSTILE) | any_text, max_size=4).map("".join)
 """Pieces of shell that would make a file PWN, and characters that end quotes."""
 names = st.just("A") | texts | st.sampled_from(["a.b", "A;>PWN;B", "RANDOM", "SECONDS", "BASH_ENV", "head_node"])
 

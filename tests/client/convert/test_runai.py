@@ -76,6 +76,7 @@ SAID = [
     ),
     ("submit-dist pytorch x --workers=3 --no-master -i i -- t.py", "--no-master -> no pod more"),
     ("submit-dist pytorch x --workers=3 -i i -- bash t.sh", "Each pod runs `bash t.sh` by itself"),
+    ("submit-dist pytorch x -i i --image-commandx 1 -- t.py", "--image-commandx 1: nothing is known here by that name"),
     (SCRATCH, "--node-pool h100: write spec.template.spec.nodeSelector"),
     (SCRATCH, "--backoff-limit 0 -> spec.recovery.maxRestarts: 0"),
     (SECOND_CLIENT, "--port service-type=NodePort,container=8080: training pods serve nothing"),
