@@ -52,8 +52,7 @@ app.command("completion")(completion.completion)
 runs = typer.Typer()
 convert.add_run(runs, submit.submit)
 add_local(runs)
-# A line of Run:ai is taken as it is typed: what names the cluster stands before `submit-dist`.
-app.add_typer(all_placed(runs, but="submit-dist"))
+app.add_typer(all_placed(runs))
 app.add_typer(convert.import_app, name="import")
 app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 

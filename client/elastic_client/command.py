@@ -83,10 +83,10 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def all_placed(app: typer.Typer, *, but: str = "") -> typer.Typer:
-    """The app, with the flags that name a cluster at all of its commands `but` one."""
+def all_placed(app: typer.Typer) -> typer.Typer:
+    """The app, with the flags that name a cluster at all of its commands."""
     for command in app.registered_commands:
-        if command.callback is not None and command.name != but:
+        if command.callback is not None:
             command.callback = placed(command.callback)
     return app
 

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from elastic_api.status import span
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 LONGEST_NAME = 253
 """Characters of an object's name, at most."""
-_UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 MOST_NAMES = 3
 
 
@@ -33,19 +34,6 @@ def now() -> datetime:
 def age(since: datetime, now: datetime) -> str:
     """The time from `since` to `now` in its two largest units, as in `3m10s`; a time to come counts as 0 s."""
     return span(max(0.0, (now - since).total_seconds()))
-
-
-def span(seconds: float) -> str:
-    """Seconds in the two largest units, as in `2h5m`."""
-    left = int(seconds)
-    parts: list[str] = []
-    for unit, size in _UNITS:
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts) or "0s"
 
 
 def counted(number: int, noun: str) -> str:

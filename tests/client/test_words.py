@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_client.words import counted, near, printable, sizes, span
+from elastic_api.status import span
+from elastic_client.words import counted, near, printable, sizes
 
 SPANS = [
     (0, "0s"),

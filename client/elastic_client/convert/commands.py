@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand
 
 from elastic_client.exits import ClientError, Code
+from elastic_client.words import printable
 
 if TYPE_CHECKING:
     from elastic_client.convert.converted import Converted
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 REST = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the flags that are known belongs to torchrun and the command."""
+MOST_DEPTH, MOST_PARTS = 100, 200_000
+"""Of a file with objects: more than any that the API server takes."""
+KIND = "ElasticPyTorchJob"
 ReadJob = Callable[[str], Mapping[str, Any]]
 """A job of the cluster by its name; raises what the client's other commands raise."""
 
@@ -57,22 +61,40 @@ Submit = Callable[["Converted", After], None]
 
 
 class WholeLine(TyperCommand):
-    """A command that gets all its words as they are typed, `--` included."""
+    """A command that gets all its words as they are typed, `--` included, but for its own options before that."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Only `--help` is its own."""
-        return super().parse_args(ctx, args if args in (["--help"], ["-h"]) else ["--", *args])
+        """Its own options come first; the other words are arguments."""
+        end = args.index("--") if "--" in args else len(args)
+        if {"-h", "--help"} & set(args[:end]):
+            return super().parse_args(ctx, ["--help"])
+        options: list[Any] = [one for one in self.params if one.param_type_name == "option"]
+        needs_value = {text: not one.is_flag for one in options for text in one.opts}
+        own: list[str] = []
+        others: list[str] = []
+        words = args[:end]
+        while words:
+            word = words.pop(0)
+            name = word.partition("=")[0]
+            (own if name in needs_value else others).append(word)
+            if needs_value.get(word) and words:
+                own.append(words.pop(0))
+        return super().parse_args(ctx, [*own, "--", *others, *args[end:]])
 
+
+Namespace = Annotated[str, typer.Option("-n", "--namespace", help="The namespace to write into the manifest.")]
 
 import_app = typer.Typer(no_args_is_help=True, help="Make an ElasticPyTorchJob from another kind of job.")
 
 
 @import_app.command("pytorchjob")
 def import_pytorchjob(
+    context: typer.Context,
     filename: FileOption,
     entrypoint: Annotated[
         str, typer.Option(metavar="CMD", help="The image's own command, for containers with args only.")
     ] = "",
+    namespace: Namespace = "",
 ) -> None:
     """PyTorchJobs of the training-operator (kubeflow.org/v1). Other objects in the file stay as they are."""
     import yaml
@@ -81,30 +103,39 @@ def import_pytorchjob(
     from elastic_client.convert.pytorchjob import from_documents
 
     with one_line():
-        for index, made in enumerate(from_documents(_documents(yaml, _text(filename)), shlex.split(entrypoint))):
-            typer.echo(("---\n" if index else "") + manifest.to_yaml(made.manifest), nl=False)
+        own = _split(entrypoint, "--entrypoint")
+        for index, made in enumerate(from_documents(_documents(yaml, _text(filename)), own)):
+            body = made.manifest
+            if body.get("kind") == KIND:
+                body = manifest.in_namespace(body, _namespace(context, namespace))
+            _write(("---\n" if index else "") + manifest.to_yaml(body))
             _say(made)
 
 
 @import_app.command("sbatch")
 def import_sbatch(
+    context: typer.Context,
     filename: FileOption,
     image: Annotated[str, typer.Option("--image", "-i", help="The image with python, torch and your code.")] = "",
     name: Annotated[str, typer.Option(help="The job's name, instead of the script's --job-name.")] = "",
+    namespace: Namespace = "",
     args: Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="The script's own arguments.")] = None,
 ) -> None:
     """A batch script of Slurm that trains on several nodes."""
     from elastic_client.convert.sbatch import from_sbatch
 
     with one_line():
-        _print(from_sbatch(_text(filename), image=image, name=name, args=args or []))
+        made = from_sbatch(_text(filename), image=image, name=name, args=args or [])
+        _print(made, _namespace(context, namespace))
 
 
 @import_app.command("runai", cls=WholeLine, context_settings={"allow_extra_args": True})
-def import_runai(context: typer.Context) -> None:
+def import_runai(context: typer.Context, namespace: Namespace = "", image_command: ImageCommand = "") -> None:
     """A command line of Run:ai as it is: import runai submit-dist pytorch --name X --workers=3 -g 1 -i IMAGE -- ..."""
+    from elastic_client.convert.runai import from_runai
+
     with one_line():
-        _print(_from_runai(context.args))
+        _print(from_runai(context.args, image_command=image_command), _namespace(context, namespace))
 
 
 def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
@@ -117,7 +148,7 @@ def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
         from elastic_client.convert.to_sbatch import to_sbatch
 
         with one_line():
-            typer.echo(to_sbatch(_job(job, filename, read_job)), nl=False)
+            _write(to_sbatch(_job(job, filename, read_job)))
 
     @app.command("torchrun")
     def export_torchrun(
@@ -134,15 +165,16 @@ def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
 
         with one_line():
             body = _job(job, filename, read_job)
-            typer.echo("\n".join(to_torchrun(body, nodes=nodes, host=host, standalone=standalone)))
+            _write("\n".join(to_torchrun(body, nodes=nodes, host=host, standalone=standalone)) + "\n")
 
     @app.command("yaml")
-    def export_yaml(job: JobArgument = "", filename: JobFileOption = "") -> None:
+    def export_yaml(context: typer.Context, job: JobArgument = "", filename: JobFileOption = "") -> None:
         """The manifest as its author would write it: no status, no defaults."""
         from elastic_client.convert import manifest
 
         with one_line():
-            typer.echo(manifest.to_yaml(manifest.as_written(_job(job, filename, read_job))), nl=False)
+            body = manifest.as_written(_job(job, filename, read_job))
+            _write(manifest.to_yaml(manifest.in_namespace(body, _namespace(context))))
 
     return app
 
@@ -161,9 +193,10 @@ def run_manifest(typed: RunFlags) -> Converted:
 def add_run(app: typer.Typer, submit: Submit) -> None:
     """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` makes the job."""
 
-    def finish(made: Converted, after: After) -> None:
+    def finish(made: Converted, after: After, context: typer.Context) -> None:
         if after.dry_run:
-            _print(made)
+            with one_line():
+                _print(made, _namespace(context))
             return
         _say(made)
         submit(made, after)
@@ -233,17 +266,20 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
                     working_dir=working_dir,
                 )
             )
-        finish(made, After(dry_run, wait, logs))
+        finish(made, After(dry_run, wait, logs), context)
 
     @app.command("submit-dist", cls=WholeLine, context_settings={"allow_extra_args": True})
-    def submit_dist(context: typer.Context) -> None:
+    def submit_dist(
+        context: typer.Context,
+        image_command: ImageCommand = "",
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the manifest.")] = False,
+    ) -> None:
         """Start a job by Run:ai's command line: submit-dist pytorch --name X --workers=3 -g 1 -i IMAGE -- ..."""
-        before = context.args[: context.args.index("--")] if "--" in context.args else context.args
-        dry_run = "--dry-run" in before
-        words = [w for n, w in enumerate(context.args) if not (w == "--dry-run" and n < len(before))]
+        from elastic_client.convert.runai import from_runai
+
         with one_line():
-            made = _from_runai(["submit-dist", *words])
-        finish(made, After(dry_run, wait=False, logs=False))
+            made = from_runai(["submit-dist", *context.args], image_command=image_command)
+        finish(made, After(dry_run, wait=False, logs=False), context)
 
 
 @contextmanager
@@ -257,18 +293,20 @@ def one_line() -> Iterator[None]:
         raise ClientError(Code.USAGE, str(error)) from None
 
 
-def _from_runai(words: list[str]) -> Converted:
-    """`--image-command` is ours, so it may stand among Run:ai's flags."""
-    from elastic_client.convert.runai import from_runai
+def _namespace(context: typer.Context, typed: str = "") -> str:
+    """The namespace that stands after the command, else before it; "" if neither is there."""
+    before = context.find_root().params.get("namespace") if context.parent else None
+    return typed or context.params.get("in_namespace") or before or ""
 
-    rest, own = list(words), ""
-    end = rest.index("--") if "--" in rest else len(rest)
-    for number, word in enumerate(rest[:end]):
-        if word.startswith("--image-command"):
-            own = word.partition("=")[2] if "=" in word else " ".join(rest[number + 1 : number + 2])
-            del rest[number : number + (1 if "=" in word else 2)]
-            break
-    return from_runai(rest, image_command=own)
+
+def _split(text: str, flag: str) -> list[str]:
+    """The words of a command line. Raises ConvertError."""
+    from elastic_client.convert.converted import ConvertError
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConvertError(f"{flag} {text}: {error}: close the quote") from None
 
 
 def _job(name: str, filename: str, read_job: ReadJob | None) -> Mapping[str, Any]:
@@ -278,10 +316,10 @@ def _job(name: str, filename: str, read_job: ReadJob | None) -> Mapping[str, Any
     from elastic_client.convert.converted import ConvertError
 
     if bool(name) == bool(filename) or (name and read_job is None):
-        raise ConvertError("no job: write -f FILE" + ("" if read_job is None else ", or a job's name, and not both"))
+        raise ConvertError("write -f FILE" if read_job is None else "write either -f FILE or a job's name")
     if read_job and name:
         return read_job(name)
-    found = [body for body in _documents(yaml, _text(filename)) if body.get("kind") == "ElasticPyTorchJob"]
+    found = [body for body in _documents(yaml, _text(filename)) if body.get("kind") == KIND]
     if len(found) != 1:
         raise ConvertError(f"-f {filename}: has {len(found)} ElasticPyTorchJobs: write a file with one")
     return found[0]
@@ -309,19 +347,40 @@ def _documents(yaml: Any, text: str) -> list[dict[str, Any]]:
         found = [body for body in yaml.safe_load_all(text) if body is not None]
     except yaml.YAMLError as error:
         told = " ".join(str(error).split())
-        raise ConvertError(f"the file is no YAML: {told}") from None
+        raise ConvertError(f"the file is not valid YAML: {told}") from None
     if not found or not all(isinstance(body, dict) for body in found):
         raise ConvertError("the file has no object of Kubernetes: write one with kind and spec")
+    if not _is_finite(found):
+        raise ConvertError("the file has a part that contains itself, or too many parts: write it out without * and &")
     return found
 
 
-def _print(made: Converted) -> None:
+def _is_finite(tree: object) -> bool:
+    """Whether the tree can be written out: an alias of YAML may make one that has no end, or hardly any."""
+    left, count = [(tree, 0)], 0
+    while left:
+        value, depth = left.pop()
+        count += 1
+        if depth > MOST_DEPTH or count > MOST_PARTS:
+            return False
+        children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        left += [(child, depth + 1) for child in children]
+    return True
+
+
+def _print(made: Converted, namespace: str) -> None:
     from elastic_client.convert import manifest
 
-    typer.echo(manifest.to_yaml(made.manifest), nl=False)
+    _write(manifest.to_yaml(manifest.in_namespace(made.manifest, namespace)))
     _say(made)
+
+
+def _write(text: str) -> None:
+    """To standard output, every character as it is: click would take some away where no terminal reads."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _say(made: Converted) -> None:
     for line in made.lines():
-        typer.echo(line, err=True)
+        typer.echo(printable(line), err=True)

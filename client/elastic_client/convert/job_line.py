@@ -1,7 +1,8 @@
 """How a job is started where there is no operator: its command line and its variables, as text for a shell.
 
-What Kubernetes expands, `$(NAME)`, becomes a variable of the shell. Where torchrun starts the script, it is told by
-flags where the machines meet; any other command is told by the variables that the operator sets.
+What Kubernetes expands, `$(NAME)`, becomes a variable of the shell; every other character stays what it is, so that no
+text of a job is a command of the script's. Where torchrun starts the script, it is told by flags where the machines
+meet; any other command is told by the variables that the operator sets.
 """
 
 from __future__ import annotations
@@ -9,19 +10,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.launch_line import LAUNCH, line_of
 from elastic_api.template import main_container, nproc_of
+from elastic_client.convert.converted import ConvertError
 from elastic_client.convert.launch import NPROC, TORCHRUN, is_dropped
 from elastic_worker import contract
 
 MAX_RESTARTS = 10
 """What the operator tells torchrun; each change of size costs one."""
 MAX_RESTARTS_FLAG = "--max-restarts"
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)")
+PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
+"""Variables of the operator that are another pod's in each pod."""
+REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+"""What Kubernetes reads in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
+_OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHELL_S = re.compile(
+    r"BASH\w*|SHELLOPTS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|HISTCMD|OPT(ARG|ERR|IND)|E?UID|PPID|GROUPS|FUNCNAME"
+    r"|DIRSTACK|COMP_\w+|IFS|PS4|_"
+)
+"""Variables that bash computes, or that change what it does: to set one may run a command, or fail."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +48,38 @@ class Place:
     run_id: str
     size: str
     conf: str = ""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """The operator's variables that say which job and pod it is, as far as they are known here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of the container. `missing` says where its value was, if it is not in the manifest."""
+    """A variable of the container, its value as text for a shell.
+
+    `missing` says in one line where its value was, if it is not in the manifest. `is_per_pod`: it has another value in
+    each pod.
+    """
 
     name: str
     value: str
     missing: str = ""
-
-    @property
-    def needs_rank(self) -> bool:
-        """Whether each machine has another value."""
-        return f"$({contract.ENV_POD_RANK})" in self.value
+    is_per_pod: bool = False
 
 
 class JobLine:
-    """The command line of the pods of one role."""
+    """The command line of the pods of one role.
+
+    Raises:
+        ConvertError: a variable's name is none for a shell.
+    """
 
     def __init__(self, spec: JobSpec, role: str) -> None:
         self._spec = spec
         self._main = main_container(spec.template_of(role))
         self.nproc = nproc_of(spec, role)
-        self.variables = [_variable(one) for one in self._main.get("env") or []]
+        self._known = set(OPERATOR_S)
+        self._per_pod = set(PER_POD)
+        self.variables = [self._variable(one) for one in self._main.get("env") or []]
         self.folder = str(self._main.get("workingDir") or "")
         self._line = line_of(self._main)
 
@@ -87,27 +108,71 @@ class JobLine:
     def settings(self, place: Place) -> dict[str, str]:
         """The operator's variables that the command reads, as text for a shell: all, where it is not torchrun."""
         values = _settings(place, self.nproc)
-        return {name: value for name, value in values.items() if not self.is_torchrun or name in self._referred()}
+        read = {name: value for name, value in values.items() if not self.is_torchrun or self.mentions(name)}
+        return {**read, **{name: value for name, value in place.own.items() if self.mentions(name)}}
 
-    def _referred(self) -> set[str]:
-        """The variables that Kubernetes would put into the words and into other variables."""
-        words = [*(self._main.get("command") or ()), *(self._main.get("args") or ())]
-        texts = [*words, *(variable.value for variable in self.variables)]
-        return {match[1] for text in texts for match in _REFERENCE.finditer(text) if match[1]}
+    def mentions(self, name: str) -> bool:
+        """Whether a word or a variable has that name in its text."""
+        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        return any(name in text for text in (*self._texts(), *values))
+
+    def not_set(self) -> list[str]:
+        """The operator's variables that a text refers to, and that are only there in a pod."""
+        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
+        return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
+
+    def is_per_pod(self, text: str) -> bool:
+        """Whether Kubernetes would put something else into this text in each pod."""
+        return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
+
+    def words_per_pod(self) -> int:
+        """How many of the last words are from the first one on that is another one in each pod. Raises ConvertError."""
+        texts = self._texts()
+        start = next((n for n, text in enumerate(texts) if self.is_per_pod(text)), len(texts))
+        number = len(texts) - start
+        if self.is_torchrun and self._line is not None and number > len(self._line.program):
+            raise ConvertError(f"{texts[start]}: is another word in each pod: write it after the script")
+        return number
+
+    def _texts(self) -> list[str]:
+        return [*map(str, self._main.get("command") or ()), *map(str, self._main.get("args") or ())]
 
     def quoted(self, text: str) -> str:
         """A text of the manifest as a word for a shell, with variables where Kubernetes would have put values."""
-        known = {variable.name for variable in self.variables} | OPERATOR_S
-        if not any(match[1] in known for match in _REFERENCE.finditer(text)):
-            plain = text.replace("$$(", "$(")
-            return f'"{_in_quotes(plain)}"' if "$" in plain or "`" in plain else shlex.quote(plain)
-        parts, at = [], 0
-        for match in _REFERENCE.finditer(text):
-            parts.append(_in_quotes(text[at : match.start()]))
-            whole = match[0]
-            parts.append(f"${{{match[1]}}}" if match[1] in known else _in_quotes("$" if whole == "$$" else whole))
+        parts: list[str] = []
+        has_variable, at = False, 0
+        for match in REFERENCE.finditer(text):
+            parts.append(text[at : match.start()])
+            if match[1] in self._known:
+                parts.append(f"${{{match[1]}}}")
+                has_variable = True
+            else:
+                parts[-1] += "$" if match[0] == "$$" else match[0]
+                parts.append("")
             at = match.end()
-        return '"' + "".join([*parts, _in_quotes(text[at:])]) + '"'
+        parts.append(text[at:])
+        if not has_variable:
+            return _word("".join(parts))
+        return '"' + "".join(one if number % 2 else _in_quotes(one) for number, one in enumerate(parts)) + '"'
+
+    def _variable(self, one: Mapping[str, Any]) -> Variable:
+        name = str(one["name"])
+        if not _NAME.fullmatch(name):
+            raise ConvertError(
+                f"env {on_one_line(name)}: a shell has no variable of that name: write letters, digits and _"
+            )
+        if _SHELL_S.fullmatch(name):
+            raise ConvertError(f"env {name}: the shell sets it itself: take another name")
+        source = one.get("valueFrom") or {}
+        kind, reference = next(iter(source.items()), ("", {}))
+        text = str(one.get("value") or "")
+        # A reference to a variable that stands further down is not expanded.
+        made = Variable(name, self.quoted(text), _missing(kind, reference), self.is_per_pod(text))
+        self._known.add(name)
+        if made.is_per_pod:
+            self._per_pod.add(name)
+        return made
 
     def _parts(self) -> tuple[list[str], list[str], list[str]]:
         """Torchrun's own options that stay, the program with its arguments, and the words that start torchrun."""
@@ -116,7 +181,7 @@ class JobLine:
         options = [one for one in self._line.options if not is_dropped(one) and one.name != NPROC]
         own = [self.quoted(word) for option in options for word in option.words]
         launcher = self._line.launcher if LAUNCH not in self._line.launcher else (TORCHRUN,)
-        return own, [self.quoted(word) for word in self._line.program], list(launcher) or [TORCHRUN]
+        return own, [self.quoted(word) for word in self._line.program], [*map(self.quoted, launcher or (TORCHRUN,))]
 
     def _meeting(self, place: Place) -> list[str]:
         conf = [f"--rdzv-conf={place.conf}"] if place.conf else []
@@ -145,7 +210,12 @@ def _settings(place: Place, nproc: int) -> dict[str, str]:
     }
 
 
-OPERATOR_S = {*_settings(Place("", "", "", "", "", ""), 1), contract.ENV_POD_RANK}
+OPERATOR_S = {
+    *_settings(Place("", "", "", "", "", ""), 1),
+    contract.ENV_JOB_NAME,
+    contract.ENV_JOB_UID,
+    *PER_POD,
+}
 """Variables of the operator that a manifest may refer to."""
 
 
@@ -154,14 +224,33 @@ def left_out(part: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     return [key for key, value in part.items() if key not in known and value not in (None, "", [], {})]
 
 
-def _variable(one: Mapping[str, Any]) -> Variable:
-    source = one.get("valueFrom") or {}
-    kind, reference = next(iter(source.items()), ("", {}))
+def on_one_line(text: str) -> str:
+    """A text for a comment: without ends of lines and control characters."""
+    return " ".join(_CONTROLS.sub(" ", text).split())
+
+
+def _missing(kind: str, reference: object) -> str:
+    """Where a value was; "" if it is in the manifest."""
     if not kind:
-        return Variable(one["name"], one.get("value") or "")
+        return ""
     parts = " ".join(str(value) for value in reference.values()) if isinstance(reference, Mapping) else ""
-    return Variable(one["name"], "", f"{kind} {parts}".strip())
+    return on_one_line(f"{kind} {parts}")
+
+
+def _word(text: str) -> str:
+    """The text as one word for a shell."""
+    if _CONTROLS.search(text):
+        return f"$'{_escaped(text)}'"
+    return f'"{_in_quotes(text)}"' if "$" in text or "`" in text else shlex.quote(text)
+
+
+def _escaped(text: str) -> str:
+    """The text for `$'...'`, control characters by their bytes."""
+    plain = re.sub(r"[\\']", r"\\\g<0>", text)
+    return _CONTROLS.sub(lambda match: "".join(f"\\x{byte:02x}" for byte in match[0].encode()), plain)
 
 
 def _in_quotes(text: str) -> str:
-    return re.sub(r'([\\"$`])', r"\\\1", text)
+    """The text for double quotes. A `!` has quotes of its own: where the line is typed it calls history."""
+    quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
+    return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

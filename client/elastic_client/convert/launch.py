@@ -23,6 +23,10 @@ NNODES = "--nnodes"
 ADDED = "torchrun is added"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _UNBUFFERED = "-u"
+_ALONE = re.compile(r"-[bBdEiIOPqsSuvx]+|-[WX].+")
+_WITH_VALUE = ("-W", "-X")
+NO_PYTHON = "--no-python"
+_MEETS = re.compile(r"torchrun|torch\.distributed|accelerate")
 AS_MODULE = ("-m", "torch.distributed.run")
 """Torchrun of the python that stands before it."""
 
@@ -47,6 +51,11 @@ class Program:
     def is_torchrun(self) -> bool:
         """Whether torchrun starts it, in this container or added by the operator."""
         return not self.command or basename(self.command[0]) == TORCHRUN or "torch.distributed.run" in self.command
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is a command without a word of torchrun, or of accelerate, which calls it."""
+        return bool(self.command) and not any(map(_MEETS.search, (*self.command, *self.args)))
 
     @property
     def script(self) -> str:
@@ -82,8 +91,22 @@ def program_of(words: Sequence[str], *, lift_nproc: bool = True) -> Program:
     at = script_at(words)
     if not at:
         return Program(tuple(words), ())
+    if has_options(words, at):
+        return _with_options(words)
     launcher = () if _PYTHON.fullmatch(words[0]) else (*words[:at], *AS_MODULE)
     return Program(launcher, tuple(words[at:]), was_plain=True)
+
+
+def _with_options(words: Sequence[str]) -> Program:
+    """Python with options of its own: torchrun would start the script by a python without them."""
+    if _PYTHON.fullmatch(words[0]):
+        return Program((), (TORCHRUN, NO_PYTHON, *words), was_plain=True)
+    return Program((words[0], *AS_MODULE), (NO_PYTHON, *words), was_plain=True)
+
+
+def has_options(words: Sequence[str], at: int) -> bool:
+    """Whether python has other options than -u before its script, which is word number `at`."""
+    return any(word != _UNBUFFERED for word in words[1:at])
 
 
 def script_at(words: Sequence[str]) -> int:
@@ -91,8 +114,8 @@ def script_at(words: Sequence[str]) -> int:
     if not words or not _PYTHON.fullmatch(basename(words[0])):
         return 0
     at = 1
-    while list(words[at : at + 1]) == [_UNBUFFERED]:
-        at += 1
+    while at < len(words) and (words[at] in _WITH_VALUE or _ALONE.fullmatch(words[at])):
+        at += 2 if words[at] in _WITH_VALUE else 1
     rest = words[at:]
     is_module = len(rest) > 1 and rest[0] == "-m" and not rest[1].startswith(("torch.", "accelerate."))
     return at if is_module or (rest and not rest[0].startswith("-")) else 0

@@ -22,7 +22,11 @@ NAME_RULE = (
 KEPT_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARED_MEMORY = "shared-memory"
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+_PLAIN = re.compile(r"-{0,2}[A-Za-z_/]")
+_RESERVED = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "inf", "infinity", "nan")
 _FIELDS = {field.alias or name: number for number, (name, field) in enumerate(JobSpec.model_fields.items())}
 
 
@@ -34,9 +38,22 @@ def job(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     return manifest
 
 
+def in_namespace(manifest: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    """The object there; as it is if `namespace` is "". Raises ConvertError if no namespace may have that name."""
+    if not namespace:
+        return dict(manifest)
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ConvertError(f"--namespace {namespace}: write lower-case letters, digits and '-', such as team-a")
+    metadata = {**manifest["metadata"], "namespace": namespace}
+    return {**manifest, "metadata": {key: metadata[key] for key in KEPT_METADATA if key in metadata}}
+
+
 def check(manifest: Mapping[str, Any]) -> JobSpec:
     """The spec as the operator reads it. Raises ConvertError with the operator's own words if it does not accept it."""
-    name = manifest.get("metadata", {}).get("name")
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise ConvertError("metadata: must be a mapping with a name")
+    name = metadata.get("name")
     if name is not None:
         check_name(name)
     try:
@@ -65,8 +82,8 @@ def metadata_for(name: str, script: str, report: Report) -> dict[str, str]:
     """The name as it was given, else a `generateName` after the script. Raises ConvertError."""
     if name:
         return {"name": check_name(name, "--name")}
-    stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6] or "job"
-    report.note(f"The cluster completes the name {stem}-; --name chooses one.")
+    stem = fitting_name(script.rpartition("/")[2].removesuffix(".py"))[: MAX_NAME_LENGTH - 6].strip("-") or "job"
+    report.note(f"The cluster adds letters to the name {stem}-; choose a name by --name.")
     return {"generateName": f"{stem}-"}
 
 
@@ -77,14 +94,19 @@ def sizes(fewest: int, most: int) -> dict[str, int]:
     return {"minReplicas": fewest, "maxReplicas": most}
 
 
+def pods(fewest: int, most: int) -> str:
+    """A size in words."""
+    return f"{most} {_plural('pod', most)}" if fewest == most else f"{fewest} to {most} pods"
+
+
 def counted(fewest: int, most: int, gpus: int = 0) -> str:
     """How many pods that are, in a sentence: what the words master, worker, min and max count."""
-    pods = f"{most} {_plural('pod', most)}" if fewest == most else f"{fewest} to {most} pods"
     workers = f"{most - 1}" if fewest == most else f"{fewest - 1} to {most - 1}"
     in_all = most * gpus
     asked = f", {gpus} {_plural('GPU', gpus)} in each, at most {in_all} in all" if gpus else ""
+    roles = "the master" if most == 1 else f"1 master and {workers} {_plural('worker', most - 1)}"
     return (
-        f"{pods}: 1 master and {workers} {_plural('worker', most - 1)}{asked}. minReplicas and maxReplicas count the"
+        f"{pods(fewest, most)}{', ' if most == 1 else ': '}{roles}{asked}. minReplicas and maxReplicas count the"
         " master, as --nnodes does."
     )
 
@@ -132,7 +154,21 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    """How the text is written: several lines as a block, else in quotes if anybody may take it for something else."""
+    if _OTHER_BREAKS.search(text):
+        return '"'
+    if "\n" in text.strip():
+        return "|"
+    return None if _is_plain(text) else '"' if "'" in text else "'"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no reader of YAML, 1.1 or 1.2, takes the text for a number, a boolean or nothing."""
+    return _PLAIN.match(text) is not None and text.lstrip("-").lower() not in _RESERVED
 
 
 _Dumper.add_representer(str, _text)

@@ -174,11 +174,18 @@ def _nproc(source: Source, report: Report, roles: Sequence[Role]) -> int | str |
             report.lose(path, "write the number of processes into spec.nprocPerNode", written)
         else:
             nproc = "auto" if written in ("auto", "gpu") else count(_number(written), path)
-            report.keep(path, f"spec.nprocPerNode: {nproc}", written)
-    if isinstance(nproc, int) and all(max(1, main_gpus_of(role.template)) == nproc for role in roles):
+            is_auto = _is_auto(nproc, roles)
+            became = f"nothing: auto, one process per GPU, is {nproc}" if is_auto else f"spec.nprocPerNode: {nproc}"
+            report.keep(path, became, written)
+    if _is_auto(nproc, roles):
         report.note(f"nprocPerNode is auto, its default: one process per GPU is {nproc}, as before.")
         return None
     return None if nproc == "auto" else nproc
+
+
+def _is_auto(nproc: int | str | None, roles: Sequence[Role]) -> bool:
+    """Whether one process per GPU is that number in each pod."""
+    return isinstance(nproc, int) and all(max(1, main_gpus_of(role.template)) == nproc for role in roles)
 
 
 def _templates(roles: Sequence[Role]) -> dict[str, Any]:
@@ -221,7 +228,7 @@ def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str
     Raises:
         ConvertError: there is no PyTorchJob among them, or one cannot be converted.
     """
-    items = [item for body in bodies for item in (body.get("items") or [] if body.get("kind") == "List" else [body])]
+    items = [item for body in bodies for item in _items(body)]
     if not any(item.get("kind") == KIND for item in items):
         kinds = ", ".join(str(item.get("kind")) for item in items) or "nothing"
         raise ConvertError(f"kind: {kinds}: must be {KIND}, at least once")
@@ -230,3 +237,13 @@ def from_documents(bodies: Sequence[Mapping[str, Any]], entrypoint: Sequence[str
             yield from_pytorchjob(item, entrypoint=entrypoint)
         else:
             yield Converted(dict(item), notes=(f"{item.get('kind')}: stays as it is.",))
+
+
+def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The objects of a List, or the object itself. Raises ConvertError."""
+    if body.get("kind") != "List":
+        return [body]
+    items = body.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise ConvertError("items: must be a list of objects of Kubernetes, each with kind and spec")
+    return items

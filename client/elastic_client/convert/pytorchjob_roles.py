@@ -52,7 +52,18 @@ def read_roles(source: Source, report: Report, entrypoint: Sequence[str]) -> lis
     found = [name for name in ROLES if isinstance(source.peek("spec", "pytorchReplicaSpecs", name), Mapping)]
     if not found:
         raise ConvertError("spec.pytorchReplicaSpecs: must have Master or Worker")
+    if found == [*ROLES] and _is_empty(source):
+        found.remove(WORKER)
+        path = ("spec", "pytorchReplicaSpecs", WORKER)
+        source.take(*path)
+        report.lose((*path, "replicas"), "the job is its master alone, and the workers' template is not used", 0)
     return [_role(name, source, report, entrypoint) for name in found]
+
+
+def _is_empty(source: Source) -> bool:
+    """Whether there are no workers, though there is a template for them."""
+    replicas = source.peek("spec", "pytorchReplicaSpecs", WORKER, "replicas")
+    return replicas == 0 and not isinstance(replicas, bool) and source.peek("spec", "elasticPolicy") is None
 
 
 def _role(name: str, source: Source, report: Report, entrypoint: Sequence[str]) -> Role:

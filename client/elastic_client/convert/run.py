@@ -17,7 +17,7 @@ from elastic_api.job import RuntimeMode
 from elastic_api.quantity import REMEDY, QuantityError, units
 from elastic_client.convert import manifest, volumes
 from elastic_client.convert.converted import Converted, ConvertError, Report
-from elastic_client.convert.launch import NNODES, NPROC, Program, program_of
+from elastic_client.convert.launch import NNODES, NPROC, TORCHRUN, Program, program_of
 from elastic_client.convert.volumes import Mounted
 from elastic_worker import flags as torchrun
 
@@ -62,6 +62,9 @@ class RunFlags:
     working_dir: str = ""
 
 
+SHORT_FLAGS = ("-g", "-i", "-e", "-v", "-n", "--gpu", "--environment")
+AS_IT_IS = {"--module", "--no-python"}
+"""Options of torchrun after which a module's name or a program stands, and no script."""
 RUN_FLAGS = tuple(f"--{one.name.replace('_', '-')}" for one in fields(RunFlags) if one.name != "command")
 
 
@@ -71,7 +74,7 @@ def from_flags(typed: RunFlags) -> Converted:
     program = _program(typed, report)
     if not typed.image:
         raise ConvertError(NO_IMAGE)
-    fewest, most = _sizes(typed, program)
+    fewest, most = _sizes(typed, program, report)
     for option in program.dropped:
         if option.name != NNODES:
             report.lose(" ".join(option.words), torchrun.WITH_VALUE.get(option.name) or torchrun.MEETING)
@@ -79,8 +82,7 @@ def from_flags(typed: RunFlags) -> Converted:
         report.note("torchrun starts the script: by itself, python would be one process that meets no other pod.")
     gpus = whole_gpus(typed.gpus, "--gpus")
     report.notes.insert(0, manifest.counted(fewest, most, gpus))
-    if typed.workers and ":" not in typed.workers and typed.min_replicas is typed.max_replicas is None:
-        report.note(f"--workers {typed.workers} counts the master; under Run:ai it would be one pod more.")
+    note_alone(program, most, report)
     mounts = [*map(volumes.claim, typed.pvc), *map(volumes.volume, typed.volume)]
     metadata = metadata_of(typed.name, typed.namespace, program, report)
     parts = {
@@ -107,6 +109,8 @@ def _program(typed: RunFlags, report: Report) -> Program:
     if line is None or not line.options:
         return program_of(words)
     program = program_of(["torchrun", *typed.command])
+    if AS_IT_IS & {option.name for option in line.options}:
+        return program
     inner = program_of(line.program)
     return program if inner.was_plain is False and not inner.command else _merged(program, inner, line)
 
@@ -116,10 +120,21 @@ def _torchrun_line(words: Sequence[str]) -> torchrun.Line:
     try:
         return torchrun.read(words)
     except torchrun.UsageError as error:
-        flag = next((word.partition("=")[0] for word in words if word in str(error).split()), words[0])
-        near = difflib.get_close_matches(flag.partition("=")[0], RUN_FLAGS, 1)
-        hint = f"did you mean {near[0]}?" if near else "flags of run stand before the command, the command after --"
-        raise ConvertError(f"{error}, and run neither: {hint}") from None
+        raise ConvertError(_instead(words, str(error))) from None
+
+
+def _instead(words: Sequence[str], error: str) -> str:
+    """What to type instead of a flag that torchrun does not know."""
+    told = error.split()
+    number = next((n for n, word in enumerate(words) if word.partition("=")[0] in told), 0)
+    flag = words[number].partition("=")[0]
+    if number and (flag in RUN_FLAGS or flag in SHORT_FLAGS):
+        before = words[number - 1]
+        form = f", or {words[number - 2]}={before}" if number > 1 and words[number - 2].startswith("--") else ""
+        return f"{flag} stands after {before}, where run's own flags have ended: write it before{form}"
+    near = difflib.get_close_matches(flag, RUN_FLAGS, 1)
+    hint = f"did you mean {near[0]}?" if near else "flags of run stand before the command, the command after --"
+    return f"{error}, and run neither: {hint}"
 
 
 def _merged(outer: Program, inner: Program, line: torchrun.Line) -> Program:
@@ -128,7 +143,9 @@ def _merged(outer: Program, inner: Program, line: torchrun.Line) -> Program:
         given = " ".join(word for option in line.options for word in option.words)
         raise ConvertError(f"{given}: only torchrun reads it, but the command is {inner.command[0]}: write it there")
     kept = outer.args[: len(outer.args) - len(line.program)]
-    return Program((), (*kept, *inner.args), outer.nproc, outer.nnodes, outer.dropped)
+    is_line = inner.args[0] == TORCHRUN
+    args = (TORCHRUN, *kept[1:], *inner.args[1:]) if is_line else (*kept, *inner.args)
+    return Program((), args, outer.nproc, outer.nnodes, outer.dropped)
 
 
 def words_of_image(text: str, report: Report) -> list[str]:
@@ -143,23 +160,29 @@ def words_of_image(text: str, report: Report) -> list[str]:
     return words
 
 
-def _sizes(typed: RunFlags, program: Program) -> tuple[int, int]:
+def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]:
+    """The fewest and most pods. The two bounds stand alone; else --workers and --nnodes say the same. Raises."""
     least, most = typed.min_replicas, typed.max_replicas
-    if least is not None or most is not None:
-        return pair(
-            f"--min-replicas {least} --max-replicas {most}",
-            most if least is None else least,
-            least if most is None else most,
-        )
-    if typed.workers and program.nnodes and size(typed.workers, "--workers") != _nnodes(program.nnodes):
+    told = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
+    found = {size(text, flag) for flag, text in told}
+    if len(found) > 1:
         raise ConvertError(f"{NNODES} {program.nnodes}: says another size than --workers {typed.workers}: write one")
-    if typed.workers:
-        return size(typed.workers, "--workers")
-    return _nnodes(program.nnodes) if program.nnodes else (1, 1)
-
-
-def _nnodes(text: str) -> tuple[int, int]:
-    return size(text, NNODES)
+    if least is None and most is None:
+        return found.pop() if found else (1, 1)
+    flags = " ".join(
+        f"{flag} {value}" for flag, value in (("--min-replicas", least), ("--max-replicas", most)) if value is not None
+    )
+    written = next(iter(found)) if found else (least or most or 1, most or least or 1)
+    fewest, largest = written[0] if least is None else least, written[1] if most is None else most
+    if found and written[0] != written[1] and (fewest, largest) != written:
+        raise ConvertError(f"{' '.join(told[0])}: says another size than {flags}: write one")
+    if found and not fewest <= written[1] <= largest:
+        raise ConvertError(f"{' '.join(told[0])}: is not between the bounds, {flags}: write one")
+    if found and not {fewest, largest} & set(written):
+        report.lose(
+            " ".join(told[0]), f"--min-replicas and --max-replicas say the size, {manifest.pods(fewest, largest)}"
+        )
+    return pair(flags, fewest, largest)
 
 
 def pair(flags: str, fewest: int | None, most: int | None) -> tuple[int, int]:
@@ -203,6 +226,9 @@ def resources(
 ) -> dict[str, Any]:
     """A container's resources: what it gets at least, and its limits. Raises ConvertError."""
     requests = {"cpu": quantity(cpu, "--cpu"), "memory": quantity(memory, "--memory")}
+    for flag, least, most in (("cpu", cpu, cpu_limit), ("memory", memory, memory_limit)):
+        if least and most and units(quantity(least, f"--{flag}")) > units(quantity(most, f"--{flag}-limit")):
+            raise ConvertError(f"--{flag}-limit {most}: must be at least --{flag} {least}")
     limits = {
         "cpu": quantity(cpu_limit, "--cpu-limit"),
         "memory": quantity(memory_limit, "--memory-limit"),
@@ -223,6 +249,13 @@ def quantity(text: str, flag: str) -> str:
     if amount < 1:
         raise ConvertError(f"{flag} {text}: write {REMEDY}")
     return text
+
+
+def note_alone(program: Program, most: int, report: Report) -> None:
+    """Say it where several pods run a command that does not call torchrun."""
+    if most > 1 and program.is_alone:
+        command = shlex.join([*program.command, *program.args][:2])
+        report.note(f"Each pod runs `{command}` by itself: the pods meet only if it calls torchrun there.")
 
 
 def metadata_of(name: str, namespace: str, program: Program, report: Report) -> dict[str, str]:

@@ -39,7 +39,6 @@ REASONS = {
     "new-pvc": "no claim is made: make it, and mount it by --existing-pvc claimname=CLAIM,path=PATH",
     "git-sync": "nothing is cloned: bring the code by the image or a volume",
     "s3": "nothing is copied from S3: let the script read it, or mount a claim",
-    "no-master": "one pod is always the master; it trains as the others do",
     "run-as-user": "write runAsUser and runAsGroup into spec.template.spec.securityContext",
     "preemptible": "the default; spec.preemptible",
 }
@@ -67,6 +66,7 @@ def from_runai(words: Sequence[str], *, image_command: str = "", namespace: str 
     gpus = run.whole_gpus(line.last("gpu"), "--gpu")
     fewest, most = _sizes(line, report)
     report.notes.insert(0, manifest.counted(fewest, most, gpus))
+    run.note_alone(program, most, report)
     metadata = _metadata(line, namespace, program, report)
     spec = {
         **manifest.sizes(fewest, most),
@@ -123,23 +123,30 @@ def _program(line: Line, image_command: str, report: Report) -> Program:
 def _sizes(line: Line, report: Report) -> tuple[int, int]:
     """The fewest and most pods. `--workers` leaves the master out, the other two count it."""
     workers, least, most = (line.last(name) for name in ("workers", "min-replicas", "max-replicas"))
-    pods = 1 if line.start in ONE_POD else 1 + (_number(workers, "--workers") if workers else 0)
-    if workers:
-        report.keep(f"--workers {workers}", f"{pods} pods: Run:ai adds the master")
-    if not (least or most):
-        return pods, pods
+    masters = 0 if line.has("no-master") else 1
+    pods = 1 if line.start in ONE_POD or not workers else max(1, masters + _number(workers, "--workers"))
+    if not masters:
+        report.keep("--no-master", "no pod more than --workers says; one of them is the master, and trains as they do")
     fewest = _number(least, "--min-replicas") if least else pods
     largest = _number(most, "--max-replicas") if most else pods
-    if workers:
-        report.lose(f"--workers {workers}", f"the job takes the pods that are free, {fewest} to {largest}")
-        report.kept.pop()
+    if workers and line.start in ONE_POD:
+        report.lose(f"--workers {workers}", f"`runai {' '.join(line.start)}` makes one pod")
+    elif workers and least and most:
+        size = manifest.pods(fewest, largest)
+        report.lose(f"--workers {workers}", f"--min-replicas and --max-replicas say the size, {size}")
+    elif workers:
+        report.keep(
+            f"--workers {workers}", f"{manifest.pods(pods, pods)}{': Run:ai adds the master' if masters else ''}"
+        )
+    if not (least or most):
+        return pods, pods
     report.note("--min-replicas and --max-replicas count the master there, too.")
     return run.pair(f"--min-replicas {fewest} --max-replicas {largest}", fewest, largest)
 
 
-def _number(text: str, flag: str) -> int:
+def _number(text: str, flag: str, what: str = "a whole number of pods") -> int:
     if not text.isdecimal():
-        raise ConvertError(f"{flag} {text}: write a whole number of pods")
+        raise ConvertError(f"{flag} {text}: write {what}")
     return int(text)
 
 
@@ -174,8 +181,11 @@ def _of_container(line: Line) -> dict[str, Any]:
 
 
 def _of_pod(line: Line) -> dict[str, Any]:
-    ids = {"runAsUser": line.last("run-as-uid"), "runAsGroup": line.last("run-as-gid")}
-    security = {name: _number(text, f"--{name}") for name, text in ids.items() if text}
+    security = {
+        field: _number(text, f"--{flag}", f"a {kind}'s number")
+        for field, flag, kind in (("runAsUser", "run-as-uid", "user"), ("runAsGroup", "run-as-gid", "group"))
+        if (text := line.last(flag))
+    }
     tolerations = [_toleration(text) for text in line.all("toleration")]
     return {
         **({"hostNetwork": True} if line.has("host-network") else {}),
@@ -190,7 +200,10 @@ def _toleration(text: str) -> dict[str, Any]:
     seconds = parts.pop("seconds", "")
     if unknown := parts.keys() - {"operator", "key", "value", "effect"}:
         raise ConvertError(f"--toleration {text}: {sorted(unknown)[0]}: write operator, key, value, effect or seconds")
-    return {**parts, **({"tolerationSeconds": _number(seconds, "--toleration seconds")} if seconds else {})}
+    return {
+        **parts,
+        **({"tolerationSeconds": _number(seconds, "--toleration seconds", "a whole number")} if seconds else {}),
+    }
 
 
 def _mounts(line: Line) -> list[Mounted]:
@@ -198,6 +211,9 @@ def _mounts(line: Line) -> list[Mounted]:
         *(volumes.claim(text) for text in line.all("pvc")),
         *(volumes.existing_claim(text, "--existing-pvc") for text in line.all("pvc-exists")),
         *(volumes.volume(text) for text in line.all("volume")),
+        *(volumes.host_path(text) for text in line.all("host-path")),
+        *(volumes.nfs(text) for text in line.all("nfs")),
+        *(volumes.configmap(text) for text in line.all("configmap-map-volume")),
     ]
 
 
@@ -206,7 +222,7 @@ def _recovery(line: Line, report: Report) -> dict[str, int] | None:
     if not limit:
         return None
     report.keep(f"--backoff-limit {limit}", f"spec.recovery.maxRestarts: {limit}; lost pods do not count")
-    return {"maxRestarts": _number(limit, "--backoff-limit")}
+    return {"maxRestarts": _number(limit, "--backoff-limit", "a whole number")}
 
 
 def _clean_pods(line: Line) -> str | None:

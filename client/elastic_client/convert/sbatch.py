@@ -21,6 +21,7 @@ from elastic_client.convert.slurm_options import Option
 NODE_SELECTOR = "write spec.template.spec.nodeSelector or tolerations for nodes of that kind"
 LOGS = "the output is in the pods' logs: kubectl elastic logs"
 TEAM = "a GPUQuotaPolicy says what a namespace may use (docs/quotas.md), spec.priorityClassName what goes first"
+OTHER_RESOURCES = "only GPUs are known here: write other resources into the container's limits"
 NO_STEPS = "a pod has no steps and tasks: torchrun starts its processes"
 REASONS = {
     **dict.fromkeys(("partition", "constraint", "nodelist", "exclude", "prefer", "gres-flags"), NODE_SELECTOR),
@@ -201,9 +202,14 @@ def _gpus(options: Options, nodes: int, tasks: int) -> int:
         text = options.value(name)
         if not text:
             continue
-        if name == "gres" and not text.startswith("gpu"):
-            options.lose(name, "only GPUs are known here: write other resources into the container's limits")
-            continue
+        if name == "gres":
+            text, others = slurm_options.generic_resources(text)
+            if others:
+                where = f"{options.found[name][1]} {options.found[name][0].text}"
+                options.report.lose(f"{where}: {','.join(others)}", OTHER_RESOURCES)
+            if not text:
+                options.take(name)
+                continue
         amount, kind = slurm_options.gpus(text, f"--{name}")
         if number:
             options.lose(name, f"another option says {number} GPUs for each node")

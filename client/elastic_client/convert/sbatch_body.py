@@ -6,19 +6,23 @@ of an `if`, a loop or a function: these stay whole, and what they use of Slurm's
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from posixpath import basename
 from typing import TYPE_CHECKING, Any
 
 from elastic_client.convert import slurm_options
 from elastic_client.convert.converted import ConvertError, Report
+from elastic_client.convert.job_line import OPERATOR_S, REFERENCE
 from elastic_client.convert.launch import (
     AS_MODULE,
     NNODES,
+    NO_PYTHON,
     NPROC,
     Program,
+    has_options,
     program_of,
     reason_of,
     script_at,
@@ -34,7 +38,13 @@ if TYPE_CHECKING:
 ASKS_SLURM = re.compile(r"\b(scontrol|sinfo|squeue|sacct|srun)\b|SLURM_(?:JOB_|STEP_)?NODELIST")
 SETS_UP = ("module", "ml", "spack")
 PRINTS = ("echo", "printf")
-RENDEZVOUS = (contract.ENV_MASTER_ADDR, contract.ENV_MASTER_PORT, contract.ENV_WORLD_SIZE, "NODE_RANK")
+NODE_RANK = "NODE_RANK"
+RENDEZVOUS = (contract.ENV_MASTER_ADDR, contract.ENV_MASTER_PORT, contract.ENV_WORLD_SIZE, NODE_RANK)
+IN_A_POD = {
+    contract.ENV_WORLD_SIZE: "is the number of pods here: write another name where it counts processes",
+    NODE_RANK: f"is not set in a pod: write ${contract.ENV_POD_RANK} in a job of one size",
+}
+_PLACES = re.compile(r"--(nnodes|rdzv[-_]\w+|master[-_](addr|port)|node[-_]rank|standalone)\b")
 FINDS_NODES = "it finds out nodes or addresses, which the operator does"
 NOT_SET = "nothing sets it in a pod"
 ENDS = (";", "&", "|", "\n")
@@ -64,19 +74,42 @@ class Body:
         """What a pod of this shape runs, and its variables. Raises ConvertError."""
         literals = _literals(self.others)
         program = self._program({**_of_a_node(shape), **literals}, report)
+        is_job_s = program.nproc is not None
+        needed = replace(self, others=tuple(_without_unused(self, report, nproc=is_job_s)))
         nproc = _processes(program, shape, self._is_torchrun, report)
-        plain = None if self.args else self._plain(literals)
+        self._note_places(program, shape, report)
+        plain = None if self.args else needed._plain(literals, nproc=is_job_s)
         if plain is None:
-            return self._in_bash(program, nproc, shape, report, exported)
+            return needed._in_bash(program, nproc, shape, report, exported)
         for name, value in plain.items():
             report.keep(f"{name}={value}", "env")
-        return replace(program, nproc=nproc), _env({**exported, **plain})
+        words = (*program.command, *program.args)
+        slurm = _slurm_variables(" ".join(words), shape, report)
+        env, literal = _env(exported, slurm, plain), _literally({*exported, *slurm, *plain})
+        command, args = (tuple(map(literal, part)) for part in (program.command, program.args))
+        return replace(program, command=command, args=args, nproc=nproc), env
+
+    def _note_places(self, program: Program, shape: Shape, report: Report) -> None:
+        """Say where several pods run what one node runs under Slurm, or what does not look for the others."""
+        if shape.most == 1:
+            return
+        if not self.launch.step:
+            name = basename(self.launch.words[0].text)
+            report.note(
+                f"line {self.launch_line}: {name} stands without srun: under Slurm one node runs it, here each pod."
+            )
+        if program.is_alone:
+            name = " ".join(word.text for word in self.launch.words[:2])
+            report.note(f"Each pod runs `{name}` by itself: the pods meet only if it calls torchrun there.")
 
     def _by_torchrun(self, report: Report) -> Edit:
         """The same python, which runs torchrun: under Slurm each task is a process of the group."""
         words = self.launch.words
         at = script_at([word.value or word.text for word in words])
+        values = [word.value or word.text for word in words]
         start, added = words[at - 1].end, " ".join(AS_MODULE)
+        if has_options(values, at):
+            start, added = words[0].end, f"{added} {NO_PYTHON} {words[0].text}"
         report.keep(f"line {self.launch_line}: {words[0].text}", f"{words[0].text} {added}: the pods meet by torchrun")
         return start, start, f" {added}"
 
@@ -93,9 +126,10 @@ class Body:
     def _program(self, literals: Mapping[str, str], report: Report) -> Program:
         """The launch line with the values of variables that are known; its dropped options are named."""
         words = [word.value if word.value is not None else _resolved(word.text, literals) for word in self.launch.words]
+        dropped = self._dropped()
         program = program_of(words)
         if self._is_torchrun:
-            for word in self._dropped():
+            for word in dropped:
                 name = word[0].value or word[0].text
                 report.lose(f"line {self.launch_line}: {' '.join(one.text for one in word)}", _reason(name))
         return program
@@ -116,9 +150,9 @@ class Body:
         gone = [o for o in line.options if _reason(o.name) or (nproc and o.name == NPROC)]
         return [tuple(words[o.at : o.at + len(o.words)]) for o in gone]
 
-    def _plain(self, literals: Mapping[str, str]) -> dict[str, str] | None:
+    def _plain(self, literals: Mapping[str, str], *, nproc: bool) -> dict[str, str] | None:
         """The variables to set if no shell is needed for the rest; else None."""
-        gone = {word.start for option in self._dropped(nproc=True) for word in option}
+        gone = {word.start for option in self._dropped(nproc=nproc) for word in option}
         stays = [word for word in self.launch.words if word.start not in gone]
         is_literal = all(word.value is not None for word in stays) and not self.launch.after
         commands = [one for one in self.others if one.is_command]
@@ -153,9 +187,10 @@ class Body:
                 report.note(
                     f"line {one.line}: `{first_line(one)}` runs in each pod; under Slurm on the first node only."
                 )
-        env = _env({**exported, **_slurm_variables(whole, shape, report)})
+        slurm = _slurm_variables(whole, shape, report)
+        env, literal = _env(exported, slurm), _literally({*exported, *slurm})
         args = ["script", *self.args] if self.args else []
-        command = ("bash", "-c", whole, *args)
+        command = ("bash", "-c", *map(literal, (whole, *args)))
         return replace(program, command=command, args=(), nproc=nproc), env
 
 
@@ -172,7 +207,9 @@ def read_body(script: str, report: Report, *, args: Sequence[str] = ()) -> Body:
 
 def _without_queries(parts: Sequence[Statement], launch: Launch, report: Report) -> list[Statement]:
     """The statements without those that ask Slurm for nodes, and those that only handle the answer."""
+    _check_launcher(parts, launch)
     answers: set[str] = set()
+    taken: dict[str, int] = {}
     kept = []
     for part in parts:
         name = _assigned(part)
@@ -180,17 +217,39 @@ def _without_queries(parts: Sequence[Statement], launch: Launch, report: Report)
         is_printed = part.is_command and part.words()[0].text in (*PRINTS, SRUN)
         if part.is_command and (name in RENDEZVOUS or (asks and (name or is_printed))):
             report.lose(f"line {part.line}: {first_line(part)}", FINDS_NODES)
+            taken[name] = part.line
             answers |= {name} if name and name not in RENDEZVOUS[:2] else set()
         else:
             kept.append(part)
             answers -= {name} if name else set()
-    return _without_unused(kept, launch, report)
+    _note_others(taken, kept, launch, report)
+    return kept
 
 
-def _without_unused(parts: Sequence[Statement], launch: Launch, report: Report) -> list[Statement]:
-    """The statements without variables that only torchrun's own options used."""
-    body = Body(launch, (), (), ())
-    gone = {word.start for option in body._dropped(nproc=True) for word in option} if body._is_torchrun else set()
+def _note_others(taken: Mapping[str, int], kept: Sequence[Statement], launch: Launch, report: Report) -> None:
+    """Say what a variable is in a pod that the script set by itself, and still reads."""
+    read = variables("\n".join([launch.statement.text, *(part.text for part in kept)]))
+    for name in (contract.ENV_WORLD_SIZE, NODE_RANK):
+        if name in taken and name in read:
+            report.note(f"${name}, which line {taken[name]} sets, {IN_A_POD[name]}.")
+
+
+def _check_launcher(parts: Sequence[Statement], launch: Launch) -> None:
+    """Raises ConvertError where the flags about nodes stand in a variable: there they would stay."""
+    used = {name for word in launch.words for name in variables(word.text)}
+    for part in parts:
+        name = _assigned(part)
+        if name in used and _PLACES.search(part.text):
+            raise ConvertError(
+                f"line {part.line}: {name}: has flags about nodes and addresses: write the command out, as in"
+                " `srun torchrun --nnodes=... train.py`"
+            )
+
+
+def _without_unused(body: Body, report: Report, *, nproc: bool) -> list[Statement]:
+    """The statements without variables that only those options of torchrun used that are cut out."""
+    launch, parts = body.launch, body.others
+    gone = {word.start for option in body._dropped(nproc=nproc) for word in option} if body._is_torchrun else set()
     only = {name for word in launch.words if word.start in gone for name in variables(word.text)}
     rest = " ".join(word.text for word in (*launch.words, *launch.after) if word.start not in gone)
     kept: list[Statement] = []
@@ -285,5 +344,24 @@ def _slurm_variables(text: str, shape: Shape, report: Report) -> dict[str, str]:
     return {name: known[name] for name in used if known.get(name)}
 
 
-def _env(values: Mapping[str, str]) -> list[dict[str, Any]]:
+def _env(
+    exported: Mapping[str, str], slurm: Mapping[str, str], plain: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The variables; only those of Slurm refer to others."""
+    written = {**exported, **(plain or {})}
+    literal = _literally({*written, *slurm})
+    values = {**{name: literal(value) for name, value in exported.items()}, **slurm}
+    values |= {name: literal(value) for name, value in (plain or {}).items()}
     return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _literally(names: Collection[str]) -> Callable[[str], str]:
+    """A text so written that Kubernetes, which reads `$$` and `$(NAME)`, gives it to the container as it is."""
+    known = {*names, *OPERATOR_S}
+
+    def doubled(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$$$$"
+        return f"${match[0]}" if match[1] in known else match[0]
+
+    return functools.partial(REFERENCE.sub, doubled)

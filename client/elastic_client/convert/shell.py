@@ -11,6 +11,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from elastic_client.convert.converted import ConvertError
+
+MOST_LINES = 400
+"""Of a text in quotes: it is read anew with each line, and one that never ends is the rest of the script."""
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _HEREDOC = re.compile(r"<<(-?)\s*(?:'([^']+)'|\"([^\"]+)\"|\\?([A-Za-z_][\w.]*))")
 _WORD = (
@@ -107,7 +111,13 @@ def _end(lines: Sequence[str], start: int) -> int:
     while at < len(lines):
         text = lines[at]
         at += 1
+        begun = at
         while at < len(lines) and (text.endswith("\\") or _is_open(text)):
+            if at - begun == MOST_LINES:
+                raise ConvertError(
+                    f"line {begun}: {lines[begun - 1].strip()}: a quote or bracket is open for more than {MOST_LINES}"
+                    " lines: close it, or write a here-document"
+                )
             text += "\n" + lines[at]
             at += 1
         for end, is_indented in _heredocs(text):

@@ -126,14 +126,25 @@ def nodes(text: str, field: str) -> tuple[int, int]:
 
 
 def gpus(text: str, field: str) -> tuple[int, str]:
-    """The number and the kind ("" if none is named) of 4, a100:4, gpu:4 or gpu:a100:4. Raises ConvertError."""
+    """The number and the kind ("" if none is named) of 4, a100:4, gpu, gpu:4, gpu:a100 or gpu:a100:4.
+
+    After `gpu`, Slurm takes a kind without a number for one GPU of that kind. Raises ConvertError.
+    """
     parts = text.split(":")
     if parts[0] == "gpu":
         parts = parts[1:] or ["1"]
+        parts = [*parts, "1"] if len(parts) == 1 and not parts[0].isdecimal() else parts
     kind, number = (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0]) if len(parts) == 1 else ("", "")
     if not number.isdecimal():
         raise ConvertError(f"{field}={text}: write a number of GPUs, or a kind and a number, such as a100:4")
     return int(number), kind
+
+
+def generic_resources(text: str) -> tuple[str, list[str]]:
+    """What a --gres says of GPUs, "" if nothing, and of other resources."""
+    parts = [part for part in text.split(",") if part]
+    of_gpus = [part for part in parts if part.split(":")[0] == "gpu"]
+    return ",".join(of_gpus), [part for part in parts if part not in of_gpus]
 
 
 def whole(text: str, field: str) -> int:

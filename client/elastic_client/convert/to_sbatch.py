@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.template import gpus_of, main_container, requests_of
-from elastic_client.convert.job_line import JobLine, Place, Variable, left_out
+from elastic_client.convert.converted import ConvertError
+from elastic_client.convert.job_line import PER_POD, JobLine, Place, Variable, left_out, on_one_line
 from elastic_client.convert.manifest import check, fitting_name
-from elastic_worker.contract import ENV_POD_RANK, ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ENV_JOB_NAME, ENV_JOB_UID, ENV_POD_RANK, ENV_ROLE, ROLE_MASTER, ROLE_WORKER
 
 WIDTH = 118
 MEBIBYTE = 1024**2
@@ -24,6 +25,12 @@ POD = ("containers", "restartPolicy")
 NODES = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "nodeName")
 HEAD_NODE = 'head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 PORT = "port=$((10000 + SLURM_JOB_ID % 20000))"
+MOST_SIGNAL_SECONDS = 65_535
+"""The most that Slurm takes in --signal."""
+OWN = ("head_node", "port")
+"""The script's own variables."""
+SLURM_S = ("SLURM", "SBATCH_", "SRUN_")
+"""How variables begin that are Slurm's own, or change what srun does."""
 RUN_ID = '"$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"'
 BACK_INTO_THE_QUEUE = """\
 # Before the time limit of the partition the job goes back into the queue, and on from its last checkpoint.
@@ -45,16 +52,16 @@ def to_sbatch(body: Mapping[str, Any]) -> str:
         f"# {name}: an ElasticPyTorchJob as a batch script, made by `kubectl elastic export sbatch`.",
         *(f"#SBATCH {option}" for option in _options(name, spec)),
         "#",
-        *_head(spec),
+        *_head(spec, line),
         "",
         "# All meet at the first node.",
         HEAD_NODE,
         PORT,
-        *(f"export {name}={value}" for name, value in line.settings(_place(spec)).items()),
-        *(_export(line, variable) for variable in line.variables if not variable.needs_rank),
+        *(f"export {variable}={value}" for variable, value in line.settings(_place(spec, name)).items()),
+        *(_export(variable) for variable in _exported(line) if not variable.is_per_pod),
         *([f"cd {line.quoted(line.folder)} || exit"] if line.folder else []),
         "",
-        *_start(spec, line),
+        *_start(spec, line, name),
     ]
     return "\n".join(parts) + "\n"
 
@@ -89,7 +96,7 @@ def _cpus(spec: JobSpec) -> int:
 
 def _endings(spec: JobSpec) -> Iterator[str]:
     """How the job ends, and how it is started again."""
-    grace = max(1, spec.elasticity.grace_period_seconds)
+    grace = min(max(1, spec.elasticity.grace_period_seconds), MOST_SIGNAL_SECONDS)
     yield "--requeue"
     yield "--open-mode=append"
     if is_elastic(spec):
@@ -103,11 +110,21 @@ def _endings(spec: JobSpec) -> Iterator[str]:
         yield "--hold"
 
 
-def _head(spec: JobSpec) -> Iterator[str]:
+def _head(spec: JobSpec, line: JobLine) -> Iterator[str]:
     """Comments: what differs under Slurm."""
     yield "# What Slurm does not do:"
-    for text in dict.fromkeys([*_differences(spec), *_not_here(spec)]):
-        yield from textwrap.wrap(text, WIDTH, initial_indent="# * ", subsequent_indent="#   ", break_on_hyphens=False)
+    for text in dict.fromkeys([*_differences(spec), *_not_here(spec), *_not_set(line)]):
+        yield from textwrap.wrap(
+            on_one_line(text), WIDTH, initial_indent="# * ", subsequent_indent="#   ", break_on_hyphens=False
+        )
+
+
+def _not_set(line: JobLine) -> Iterator[str]:
+    """Variables of the job that the script leaves as they are."""
+    if names := [one.name for one in line.variables if one.name.startswith(SLURM_S)]:
+        yield f"Set {', '.join(names)} as the job does: Slurm has its own."
+    if names := line.not_set():
+        yield f"Set {', '.join(names)}, which only the operator does: the texts that name them stay as they are."
 
 
 def _differences(spec: JobSpec) -> Iterator[str]:
@@ -122,6 +139,8 @@ def _differences(spec: JobSpec) -> Iterator[str]:
     yield "Keep the job when its first node is lost: it starts again, from the queue."
     yield "Guarantee, lend and reclaim GPUs: partitions, accounts and --qos say who gets nodes."
     yield "Count failures: a job that fails is not started again; one that lost a node always is."
+    if (grace := spec.elasticity.grace_period_seconds) > MOST_SIGNAL_SECONDS:
+        yield f"Tell the job {grace} s before its end: {MOST_SIGNAL_SECONDS} s are the most."
     if len(spec.sizes()) > 1 and spec.sizes() != tuple(range(spec.min_replicas, spec.max_replicas + 1)):
         yield f"Keep to the sizes {', '.join(map(str, spec.sizes()))}: each between the first and the last may come."
     if spec.is_elastic:
@@ -148,6 +167,7 @@ def _not_here(spec: JobSpec) -> Iterator[str]:
     if len(_roles(spec)) > 1:
         yield "A template of the master's own: all nodes run the workers', and ask for what the larger of both has."
     written = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    written["elasticity"] = left_out(written.get("elasticity") or {}, ["gracePeriodSeconds"])
     if fields := left_out(written, SPEC):
         yield f"Of the job: {', '.join(fields)}."
 
@@ -183,27 +203,38 @@ def _source(volume: Mapping[str, Any]) -> str:
     return f"{kind} {value}".strip()
 
 
-def _export(line: JobLine, variable: Variable) -> str:
+def _exported(line: JobLine) -> list[Variable]:
+    """The variables that the script sets. Raises ConvertError."""
+    for variable in line.variables:
+        if variable.name in OWN:
+            raise ConvertError(f"env {variable.name}: the script has a variable of that name: take another one")
+    return [variable for variable in line.variables if not variable.name.startswith(SLURM_S)]
+
+
+def _export(variable: Variable) -> str:
     if variable.missing:
-        return f': "${{{variable.name}:?was {variable.missing}: export it before sbatch}}"'
-    return f"export {variable.name}={line.quoted(variable.value)}"
+        told = re.sub(r'[\\"$`}]', r"\\\g<0>", variable.missing)
+        return f': "${{{variable.name}:?was {told}: export it before sbatch}}"'
+    return f"export {variable.name}={variable.value}"
 
 
-def _place(spec: JobSpec) -> Place:
+def _place(spec: JobSpec, name: str) -> Place:
     size = '"$SLURM_JOB_NUM_NODES"'
     nnodes = f'"{spec.sizes()[0]}:$SLURM_JOB_NUM_NODES"' if is_elastic(spec) else size
-    return Place(nnodes, '"$head_node:$port"', '"$head_node"', '"$port"', RUN_ID, size)
+    own = {ENV_JOB_NAME: name, ENV_JOB_UID: '"$SLURM_JOB_ID"'}
+    return Place(nnodes, '"$head_node:$port"', '"$head_node"', '"$port"', RUN_ID, size, own=own)
 
 
-def _start(spec: JobSpec, line: JobLine) -> Iterator[str]:
+def _start(spec: JobSpec, line: JobLine, name: str) -> Iterator[str]:
     """The command that trains; without a time limit of the job's own the shell waits beside it for the partition's."""
     if not spec.active_deadline_seconds:
         yield BACK_INTO_THE_QUEUE
     step = [*_step(spec)]
-    ranked = [variable for variable in line.variables if variable.needs_rank]
-    if ranked:
+    words = line.words(_place(spec, name))
+    if any(map(line.mentions, PER_POD)):
         yield "# shellcheck disable=SC2016 # each node's own shell reads it"
-    words = [*_with_rank(ranked), *line.words(_place(spec))]
+        end = len(words) - line.words_per_pod()
+        words = [*_on_node(line, words[end:]), *words[:end]]
     command = " \\\n  ".join(_grouped([*step, *words]))
     if spec.active_deadline_seconds:
         yield f"exec {command}"
@@ -226,13 +257,14 @@ def _step(spec: JobSpec) -> Iterator[str]:
         yield "--kill-on-bad-exit=0"
 
 
-def _with_rank(ranked: list[Variable]) -> list[str]:
-    """The words before a command that give it the rank of its node; none if it does not ask."""
-    if not ranked:
-        return []
-    values = {one.name: one.value.replace(f"$({ENV_POD_RANK})", "$SLURM_NODEID") for one in ranked}
-    settings = " ".join(f'{name}="{value}"' for name, value in values.items())
-    return ["bash", "-c", shlex.quote(f'export {settings}; exec "$@"'), "bash"]
+def _on_node(line: JobLine, last: Sequence[str]) -> list[str]:
+    """The words before a command that give it the rank of its node, with the last words of the command itself."""
+    settings = [f'export {ENV_POD_RANK}="$SLURM_NODEID"']
+    if line.mentions(ENV_ROLE):
+        settings.append(f"export {ENV_ROLE}={ROLE_WORKER}")
+        settings.append(f'[ "$SLURM_NODEID" != 0 ] || export {ENV_ROLE}={ROLE_MASTER}')
+    settings += [_export(variable) for variable in _exported(line) if variable.is_per_pod]
+    return ["bash", "-c", shlex.quote("; ".join([*settings, " ".join(['exec "$@"', *last])])), "bash"]
 
 
 def _grouped(words: list[str]) -> list[str]:

@@ -16,6 +16,12 @@ VOLUME = (
 )
 EXISTING = "write claimname=CLAIM,path=PATH, and ,ro for a volume to read only"
 
+FORMS = {
+    "--host-path": "path=PATH,mount=PATH and ,readwrite for a folder to write to",
+    "--nfs": "path=EXPORT,server=HOST,mountpath=PATH and ,readwrite for an export to write to",
+    "--configmap-map-volume": "name=CONFIGMAP,path=PATH",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Mounted:
@@ -43,6 +49,40 @@ def existing_claim(text: str, flag: str) -> Mounted:
     if not name or not path.startswith("/") or named or flags not in ([], ["ro"]):
         raise ConvertError(f"{flag} {text}: {EXISTING}")
     return _mounted(f"claim-{name}", {"persistentVolumeClaim": {"claimName": name}}, path, is_readonly=bool(flags))
+
+
+def host_path(text: str) -> Mounted:
+    """A folder of the node, as Run:ai names it. Raises ConvertError."""
+    named, is_readonly = _fields(text, "--host-path", ("path", "mount"), ("mount-propagation",))
+    made = _mounted(named["path"], {"hostPath": {"path": named["path"]}}, named["mount"], is_readonly=is_readonly)
+    propagation = named.get("mount-propagation", "None")
+    return made if propagation == "None" else Mounted(made.volume, {**made.mount, "mountPropagation": propagation})
+
+
+def nfs(text: str) -> Mounted:
+    """An export, as Run:ai names it. Raises ConvertError."""
+    named, is_readonly = _fields(text, "--nfs", ("path", "server", "mountpath"))
+    source = {"nfs": {"server": named["server"], "path": named["path"]}}
+    return _mounted(named["path"], source, named["mountpath"], is_readonly=is_readonly)
+
+
+def configmap(text: str) -> Mounted:
+    """A ConfigMap, as Run:ai names it. Raises ConvertError."""
+    named, _ = _fields(text, "--configmap-map-volume", ("name", "path"))
+    return _mounted(
+        f"configmap-{named['name']}", {"configMap": {"name": named["name"]}}, named["path"], is_readonly=False
+    )
+
+
+def _fields(text: str, flag: str, needed: Sequence[str], more: Sequence[str] = ()) -> tuple[dict[str, str], bool]:
+    """The parts of NAME=VALUE,..., and whether `readwrite` is not among them. Raises ConvertError."""
+    parts = text.split(",")
+    named = dict(part.split("=", 1) for part in parts if "=" in part)
+    flags = [part for part in parts if "=" not in part]
+    is_whole = all(named.get(name) for name in needed) and named.keys() <= {*needed, *more}
+    if not is_whole or not named[needed[-1]].startswith("/") or flags not in ([], ["readwrite"]):
+        raise ConvertError(f"{flag} {text}: write {FORMS[flag]}")
+    return named, not flags
 
 
 def volume(text: str, flag: str = "--volume") -> Mounted:

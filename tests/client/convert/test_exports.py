@@ -75,6 +75,10 @@ HARD = {
     "bash": make_job(args=None, command=["bash", "-c", "for i in 1; do torchrun t.py; done"], workingDir="/a b"),
     "secret": make_job(env=[{"name": "T", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}]),
     "reference": make_job(env=[{"name": "A", "value": "x"}, {"name": "B", "value": "$(A)/$(C)"}]),
+    "slurm": make_job(
+        args=["t.py", "--rank", "$(ELASTIC_POD_RANK)", "--name", "$(ELASTIC_JOB_NAME)"],
+        env=[{"name": "SLURM_JOB_ID", "value": "$(ELASTIC_JOB_UID)"}],
+    ),
     "deadline": make_job(spec={"activeDeadlineSeconds": 61, "suspend": True}),
     "alone": make_job(fewest=1, most=1),
     "sizes": make_job(fewest=2, most=8, spec={"allowedReplicas": [2, 4, 8]}),
@@ -102,6 +106,8 @@ SAYS = [
     (make_job(), "#SBATCH --requeue\n"),
     (make_job(), "#SBATCH --signal=B:USR1@120\n"),
     (make_job(spec={"elasticity": {"gracePeriodSeconds": 15}}), "#SBATCH --signal=B:USR1@15\n"),
+    (make_job(spec={"elasticity": {"gracePeriodSeconds": 86400}}), "#SBATCH --signal=B:USR1@65535\n"),
+    (make_job(spec={"elasticity": {"gracePeriodSeconds": 86400}}), "# * Tell the job 86400 s before its end: 65535 s"),
     (HARD["deadline"], "#SBATCH --time=2\n#SBATCH --signal=TERM@120\n#SBATCH --hold\n"),
     (make_job(resources={"limits": {"nvidia.com/gpu": 4}}), "#SBATCH --gpus-per-node=4\n"),
     (
@@ -123,6 +129,11 @@ SAYS = [
     (HARD["secret"], ': "${T:?was secretKeyRef hf token: export it before sbatch}"'),
     (HARD["sizes"], "# * Keep to the sizes 2, 4, 8:"),
     (HARD["reference"], 'export B="${A}/\\$(C)"'),
+    (HARD["slurm"], "# * Set SLURM_JOB_ID as the job does: Slurm has its own."),
+    (make_job(args=["t.py", "$(ELASTIC_INDEX)"]), "# * Set ELASTIC_INDEX, which only the operator does"),
+    (HARD["slurm"], "export ELASTIC_JOB_NAME=toy\n"),
+    (make_job(args=["t.py", "$(ELASTIC_JOB_UID)"]), 'export ELASTIC_JOB_UID="$SLURM_JOB_ID"\n'),
+    (make_job(env=[{"name": "A", "value": "a$$b"}]), 'export A="a\\$b"\n'),
 ]
 
 
@@ -141,6 +152,14 @@ def test_the_words_of_the_script_are_those_of_the_job(tmp_path):
         "$(LITERAL)",
         "100%",
     ]
+
+
+def test_a_grace_that_is_used_is_not_said_to_be_left_out():
+    assert "elasticity" not in to_sbatch(make_job(spec={"elasticity": {"gracePeriodSeconds": 15}}))
+
+
+def test_what_slurm_sets_is_never_set_anew():
+    assert "export SLURM" not in to_sbatch(HARD["slurm"])
 
 
 LINES = [
@@ -172,7 +191,7 @@ def test_a_command_that_is_not_torchrun_finds_the_operator_s_variables(tmp_path)
     assert words_of(script, tmp_path)[-6:] == [
         "bash",
         "-c",
-        'export RANK="$SLURM_NODEID"; exec "$@"',
+        'export ELASTIC_POD_RANK="$SLURM_NODEID"; export RANK="${ELASTIC_POD_RANK}"; exec "$@"',
         "bash",
         "python",
         "t.py",
@@ -213,8 +232,9 @@ def test_one_machine_meets_nobody():
 
 def test_a_command_line_has_the_variables_and_the_rank_of_its_machine():
     lines = [line for line in to_torchrun(HARD["rank"]) if not line.startswith("#")]
-    assert [re.search(r' RANK="?(\d)', line)[1] for line in lines] == ["0", "1"]
-    assert all(line.endswith("python t.py") and "PET_NNODES=2 " in line for line in lines)
+    assert [re.search(r"ELASTIC_POD_RANK=(\d)", line)[1] for line in lines] == ["0", "1"]
+    assert all(line.endswith("&& python t.py") and "PET_NNODES=2 " in line for line in lines)
+    assert all('export RANK="${ELASTIC_POD_RANK}" &&' in line for line in lines)
 
 
 def test_a_word_with_a_variable_has_its_value_when_the_line_is_typed(tmp_path):
@@ -241,6 +261,23 @@ def test_a_size_that_the_job_may_not_have_is_refused():
         to_torchrun(HARD["sizes"], nodes=3)
     with pytest.raises(ConvertError, match="--nodes 9: the job may have 2 to 8 machines"):
         to_torchrun(make_job(fewest=2, most=8), nodes=9)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"nodes": 1}, "--standalone --nodes 1: is for one machine"),
+        ({"host": "a"}, "--standalone --host a: is for one machine"),
+    ],
+)
+def test_one_machine_that_meets_nobody_has_neither_a_host_nor_a_number(flags, message):
+    with pytest.raises(ConvertError, match=message):
+        to_torchrun(make_job(), standalone=True, **flags)
+
+
+def test_a_host_that_is_no_name_is_refused():
+    with pytest.raises(ConvertError, match="--host 'a;b': write a machine's name or address"):
+        to_torchrun(make_job(), host="a;b")
 
 
 @pytest.mark.parametrize("export", [to_sbatch, to_torchrun, as_written])

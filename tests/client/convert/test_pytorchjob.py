@@ -200,6 +200,23 @@ def test_a_field_that_nobody_knows_is_always_named(place, field, value):
     assert any(line.startswith(f"{dotted((*place, field))}: ") for line in lost)
 
 
+def test_workers_that_are_none_are_no_role():
+    body = load("simple")
+    body["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = 0
+    converted = convert(body)
+    spec = accepted(converted)
+    assert (spec.min_replicas, spec.max_replicas) == (1, 1)
+    assert "spec.pytorchReplicaSpecs.Worker.replicas: 0: the job is its master alone" in said(converted)
+
+
+def test_a_number_of_processes_that_is_auto_is_said_to_be_nothing():
+    body = load("simple")
+    body["spec"]["nprocPerNode"] = "1"
+    for role in body["spec"]["pytorchReplicaSpecs"].values():
+        role["template"]["spec"]["containers"][0]["command"] = ["torchrun", "t.py"]
+    assert "spec.nprocPerNode: '1' -> nothing: auto, one process per GPU, is 1" in said(convert(body))
+
+
 REFUSED = [
     ("simple", ("kind",), "TFJob", "kind: kubeflow.org/v1 TFJob: must be kubeflow.org/v1 PyTorchJob"),
     ("simple", ("spec",), {}, "spec: must be a mapping"),

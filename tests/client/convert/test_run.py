@@ -14,7 +14,7 @@ def convert(*command, **flags):
 
 
 SIZES = [
-    ({}, (1, 1), "1 pod: 1 master and 0 workers."),
+    ({}, (1, 1), "1 pod, the master."),
     ({"workers": "4"}, (4, 4), "4 pods: 1 master and 3 workers."),
     (
         {"workers": "2:8", "gpus": "2"},
@@ -23,6 +23,9 @@ SIZES = [
     ),
     ({"workers": "3", "min_replicas": 2, "max_replicas": 4}, (2, 4), "2 to 4 pods: 1 master and 1 to 3 workers."),
     ({"max_replicas": 4}, (4, 4), "4 pods"),
+    ({"workers": "8", "min_replicas": 2}, (2, 8), "2 to 8 pods"),
+    ({"workers": "2", "max_replicas": 8}, (2, 8), "2 to 8 pods"),
+    ({"workers": "2:8", "max_replicas": 8}, (2, 8), "2 to 8 pods"),
 ]
 
 
@@ -35,8 +38,9 @@ def test_a_size_counts_the_master_and_the_notes_say_so(flags, size, told):
     assert "minReplicas and maxReplicas count the master" in converted.notes[0]
 
 
-def test_workers_alone_is_one_pod_fewer_than_under_run_ai_which_is_said():
-    assert "--workers 3 counts the master; under Run:ai it would be one pod more." in convert("t.py", workers="3").notes
+def test_workers_between_both_bounds_are_named():
+    lost = convert("t.py", workers="3", min_replicas=2, max_replicas=4).lost
+    assert lost == ("--workers 3: --min-replicas and --max-replicas say the size, 2 to 4 pods",)
 
 
 COMMANDS = [
@@ -46,6 +50,21 @@ COMMANDS = [
     (
         ["/venv/bin/python", "train.py"],
         {"command": ["/venv/bin/python", "-m", "torch.distributed.run"], "args": ["train.py"]},
+        "auto",
+        (1, 1),
+    ),
+    (
+        ["python", "-W", "ignore", "-O", "t.py"],
+        {"args": ["torchrun", "--no-python", "python", "-W", "ignore", "-O", "t.py"]},
+        "auto",
+        (1, 1),
+    ),
+    (
+        ["/opt/python", "-Xdev", "-m", "pkg"],
+        {
+            "command": ["/opt/python", "-m", "torch.distributed.run"],
+            "args": ["--no-python", "/opt/python", "-Xdev", "-m", "pkg"],
+        },
         "auto",
         (1, 1),
     ),
@@ -66,6 +85,15 @@ COMMANDS = [
         "auto",
         (1, 1),
     ),
+    (
+        ["--nnodes=2", "--tee=3", "python", "-O", "t.py"],
+        {"args": ["torchrun", "--tee=3", "--no-python", "python", "-O", "t.py"]},
+        "auto",
+        (2, 2),
+    ),
+    (["-m", "pkg.train", "--lr", "1"], {"args": ["torchrun", "-m", "pkg.train", "--lr", "1"]}, "auto", (1, 1)),
+    (["--nnodes=2", "-m", "pkg"], {"args": ["torchrun", "-m", "pkg"]}, "auto", (2, 2)),
+    (["--no-python", "bash", "x.sh"], {"args": ["torchrun", "--no-python", "bash", "x.sh"]}, "auto", (1, 1)),
     (["--nnodes=2:4", "--nproc-per-node", "2", "python", "t.py"], {"args": ["t.py"]}, 2, (2, 4)),
     (
         ["torchrun", "--nproc-per-node=$(N)", "t.py"],
@@ -82,6 +110,21 @@ def test_a_command_becomes_a_script_where_torchrun_can_run_it_and_stays_else(com
     spec = accepted(converted)
     assert {key: value for key, value in main(converted).items() if key in ("command", "args")} == program
     assert (spec.nproc_per_node, (spec.min_replicas, spec.max_replicas)) == (nproc, size)
+
+
+ALONE = [
+    (["bash", "train.sh"], "4", True),
+    (["deepspeed", "train.py"], "4", True),
+    (["python", "-c", "import train"], "4", True),
+    (["bash", "train.sh"], "1", False),
+    (["bash", "-c", "cd /x && torchrun train.py"], "4", False),
+    (["python", "train.py"], "4", False),
+]
+
+
+@pytest.mark.parametrize(("command", "workers", "is_said"), ALONE)
+def test_it_is_said_when_each_pod_would_run_a_command_by_itself(command, workers, is_said):
+    assert ("by itself: the pods meet only if" in said(convert(*command, workers=workers))) == is_said
 
 
 def test_flags_of_torchrun_that_are_the_operator_s_are_named():
@@ -145,6 +188,14 @@ REFUSED = [
     (["t.py"], {"nproc_per_node": "cpu"}, "--nproc-per-node cpu: write a whole number from 1 to 1024, or auto"),
     (["torchrun", "--nproc-per-node=2", "t.py"], {"nproc_per_node": "4"}, "--nproc-per-node 4: the command says 2"),
     (["torchrun", "--nnodes=3", "t.py"], {"workers": "2"}, "--nnodes 3: says another size than --workers 2"),
+    (["t.py"], {"workers": "8", "max_replicas": 4}, "--workers 8: is not between the bounds, --max-replicas 4"),
+    (["--nnodes=2:4", "t.py"], {"min_replicas": 3}, "--nnodes 2:4: says another size than --min-replicas 3: write one"),
+    (
+        ["--nnodes", "2:4", "--min-replicas", "3", "t.py"],
+        {},
+        "--min-replicas stands after 2:4, where run's own flags have ended: write it before, or --nnodes=2:4",
+    ),
+    (["--nnodes", "2:4", "-g", "1", "t.py"], {}, "-g stands after 2:4, where run's own flags have ended"),
     (["t.py"], {"env": ["X"]}, "--env X: write NAME=VALUE"),
     (["t.py"], {"env": ["PET_NNODES=2"]}, "spec.template.spec.containers[0].env[0].name: 'PET_NNODES'"),
     (["t.py"], {"cpu": "many"}, "--cpu many: write a number"),

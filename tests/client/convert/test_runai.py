@@ -36,6 +36,8 @@ LINES = [
     ("submit-dist pytorch --name a --workers 1 -i i --command -- x.sh 1", (2, 2), {"command": ["x.sh", "1"]}),
     ("runai submit one -i i -g 2 -- python x.py", (1, 1), {"args": ["x.py"]}),
     ("runai training pytorch submit p -i i --min-replicas 2 --max-replicas 3 -- x.py", (2, 3), {"args": ["x.py"]}),
+    ("submit-dist pytorch a --no-master --workers=3 -i i -- x.py", (3, 3), {"args": ["x.py"]}),
+    ("submit-dist pytorch a --workers=3 --min-replicas 2 -i i -- x.py", (2, 4), {"args": ["x.py"]}),
     (SCRATCH, (2, 2), {"command": ["./entrypoint.sh"]}),
     (SECOND_CLIENT, (3, 3), {"command": ["bash", "-c", "cd /app && torchrun train.py"]}),
 ]
@@ -61,10 +63,20 @@ def test_the_tutorial_s_line_is_refused_until_somebody_says_what_the_image_runs(
 SAID = [
     (f"{TUTORIAL} -- t.py", "2 to 4 pods: 1 master and 1 to 3 workers, 1 GPU in each, at most 4 in all."),
     (f"{TUTORIAL} -- t.py", "--min-replicas and --max-replicas count the master there, too."),
-    (f"{TUTORIAL} -- t.py", "--workers 3: the job takes the pods that are free, 2 to 4"),
+    (f"{TUTORIAL} -- t.py", "--workers 3: --min-replicas and --max-replicas say the size, 2 to 4 pods"),
     (f"{TUTORIAL} -- t.py", "--name X -> metadata.name: x"),
     (f"{TUTORIAL} -- t.py", "ENTRYPOINT: the image's own command"),
     (SCRATCH, "--workers 1 -> 2 pods: Run:ai adds the master"),
+    ("training submit x --workers=3 -i i -- t.py", "--workers 3: `runai training submit` makes one pod"),
+    ("submit-dist pytorch x --workers=0 -i i -- t.py", "--workers 0 -> 1 pod: Run:ai adds"),
+    ("submit-dist pytorch x --workers=3 --min-replicas 2 -i i -- t.py", "--workers 3 -> 4 pods"),
+    (
+        "submit-dist pytorch x --workers=1 --min-replicas 2 --max-replicas 2 -i i -- t.py",
+        "--workers 1: --min-replicas and --max-replicas say the size, 2 pods",
+    ),
+    ("submit-dist pytorch x --workers=3 --no-master -i i -- t.py", "--no-master -> no pod more"),
+    ("submit-dist pytorch x --workers=3 -i i -- bash t.sh", "Each pod runs `bash t.sh` by itself"),
+    ("submit-dist pytorch x -i i --image-commandx 1 -- t.py", "--image-commandx 1: nothing is known here by that name"),
     (SCRATCH, "--node-pool h100: write spec.template.spec.nodeSelector"),
     (SCRATCH, "--backoff-limit 0 -> spec.recovery.maxRestarts: 0"),
     (SECOND_CLIENT, "--port service-type=NodePort,container=8080: training pods serve nothing"),
@@ -92,6 +104,27 @@ def test_flags_of_the_pod_are_in_its_template():
     assert main(convert(SECOND_CLIENT))["resources"] == {"requests": {"cpu": "8", "memory": "64Gi"}}
 
 
+def test_volumes_of_the_second_client_are_mounted():
+    line = (
+        "training pytorch submit a -i i --host-path path=/raid,mount=/data,mount-propagation=HostToContainer,readwrite"
+        " --nfs path=/x,server=nfs.example.com,mountpath=/nfs --configmap-map-volume name=code,path=/code -- t.py"
+    )
+    converted = convert(line)
+    accepted(converted)
+    assert converted.lost == ("ENTRYPOINT: the image's own command, which Run:ai starts with these words, is not used",)
+    pod = converted.manifest["spec"]["template"]["spec"]
+    assert pod["volumes"] == [
+        {"name": "raid", "hostPath": {"path": "/raid"}},
+        {"name": "x", "nfs": {"server": "nfs.example.com", "path": "/x"}},
+        {"name": "configmap-code", "configMap": {"name": "code"}},
+    ]
+    assert main(converted)["volumeMounts"] == [
+        {"name": "raid", "mountPath": "/data", "mountPropagation": "HostToContainer"},
+        {"name": "x", "mountPath": "/nfs", "readOnly": True},
+        {"name": "configmap-code", "mountPath": "/code"},
+    ]
+
+
 @given(st.from_regex(r"x[a-z]{2,8}(-[a-z]{2,5})?", fullmatch=True), st.sampled_from(["", " v", "=v"]))
 def test_a_flag_that_nobody_knows_is_always_named(name, value):
     converted = convert(f"submit-dist pytorch --name a -i i --{name}{value} --workers 1 -- t.py")
@@ -117,6 +150,11 @@ REFUSED = [
         "submit-dist pytorch a -i i --clean-pod-policy Some -- t.py",
         "--clean-pod-policy Some: write one of Running, All, None",
     ),
+    ("submit-dist pytorch a -i i --backoff-limit six -- t.py", "--backoff-limit six: write a whole number"),
+    ("submit-dist pytorch a -i i --run-as-uid me -- t.py", "--run-as-uid me: write a user's number"),
+    ("submit-dist pytorch a -i i --cpu 4 --cpu-limit 2 -- t.py", "--cpu-limit 2: must be at least --cpu 4"),
+    ("submit-dist pytorch a -i i --host-path /a:/b -- t.py", "--host-path /a:/b: write path=PATH,mount=PATH"),
+    ("submit-dist pytorch a -i i --nfs path=/a,mountpath=/b -- t.py", "mountpath=/b: write path=EXPORT,server=HOST"),
     ("submit-dist pytorch 42 -i i -- t.py", "--name 42: '': write at most 51"),
 ]
 

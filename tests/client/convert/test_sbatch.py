@@ -14,6 +14,7 @@ from elastic_client.convert.converted import ConvertError
 from elastic_client.convert.sbatch import from_sbatch
 from elastic_client.convert.shell import statements
 from tests.client.convert.checks import accepted, main, said
+from tests.client.convert.test_hostile import as_in_pod
 from tests.docs.pages import REPOSITORY
 
 FOLDER = Path(__file__).parent / "scripts"
@@ -128,6 +129,10 @@ PLAIN = [
         "source venv/bin/activate\nsrun python3 train.py --n $N > log\n",
         "exec python3 -m torch.distributed.run train.py --n $N > log\n",
     ),
+    (
+        "srun python -W ignore t.py --n $N > log\n",
+        "exec python -m torch.distributed.run --no-python python -W ignore t.py --n $N > log\n",
+    ),
     ("srun ~/venv/bin/python -u -m pkg --n $N\n", "exec ~/venv/bin/python -u -m torch.distributed.run -m pkg --n $N\n"),
     (
         "OMP=1 srun -l \\\n  python \\\n  train.py $N\nsync\n",
@@ -184,6 +189,16 @@ REFUSED = [
     (HEAD + "#SBATCH --gpus-per-node=a:b:c\n" + LAUNCH, {}, "--gpus-per-node=a:b:c: write a number of GPUs"),
     (HEAD + "#SBATCH --comment='x\n" + LAUNCH, {}, "close the quote"),
     (HEAD + "srun torchrun --nnodez=2 train.py\n", {}, "line 3: torchrun has no option --nnodez"),
+    (
+        HEAD + 'L="torchrun --nnodes 2 --rdzv_backend c10d"\nsrun $L t.py\n',
+        {},
+        "line 3: L: has flags about nodes and addresses: write the command out",
+    ),
+    (
+        HEAD + 'A=(--lr 1 --rdzv_endpoint $x)\nsrun torchrun "${A[@]}" t.py\n',
+        {},
+        "line 3: A: has flags about nodes and addresses",
+    ),
     (HEAD + LAUNCH, {"name": "A_B"}, "--name: 'A_B': write at most 51"),
 ]
 
@@ -194,6 +209,80 @@ def test_what_cannot_be_is_refused_in_one_line_that_names_it(text, more, message
         convert(text, **more)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+IN_BASH = "srun bash -c 'torchrun --nnodes=$SLURM_NNODES --node_rank=$SLURM_PROCID --nproc_per_node=4 t.py'\n"
+COUNTS = "export WORLD_SIZE=$(($SLURM_NNODES * 4))\nsrun python t.py --world $WORLD_SIZE\n"
+COUNT_GPUS = "N=$(nvidia-smi -L | wc -l)\nsrun torchrun --nnodes=2 --nproc_per_node=$N t.py\n"
+NOTES = [
+    (IN_BASH, "$SLURM_NNODES -> env: $(WORLD_SIZE)"),
+    (IN_BASH, "$SLURM_PROCID -> env: $(ELASTIC_POD_RANK)"),
+    ("srun bash -c 'torchrun t.py $SLURM_FROB'\n", "$SLURM_FROB: nothing sets it in a pod"),
+    (COUNTS, "$WORLD_SIZE, which line 3 sets, is the number of pods here: write another name"),
+    (
+        "export NODE_RANK=$SLURM_NODEID\nsrun python t.py --rank $NODE_RANK\n",
+        "$NODE_RANK, which line 3 sets, is not set in a pod: write $ELASTIC_POD_RANK",
+    ),
+    ("torchrun --nnodes=2 t.py\n", "line 3: torchrun stands without srun: under Slurm one node runs it"),
+    ("srun bash t.sh\n", "Each pod runs `bash t.sh` by itself"),
+]
+
+
+@pytest.mark.parametrize(("commands", "told"), NOTES)
+def test_it_is_said_what_differs_in_a_pod(commands, told):
+    converted = convert(HEAD + commands)
+    accepted(converted)
+    assert told in said(converted)
+
+
+def test_variables_of_slurm_in_single_quotes_are_set():
+    env = {one["name"]: one["value"] for one in main(convert(HEAD + IN_BASH))["env"]}
+    assert env == {"SLURM_NNODES": "$(WORLD_SIZE)", "SLURM_PROCID": "$(ELASTIC_POD_RANK)"}
+
+
+def test_a_variable_stays_where_the_option_stays_that_reads_it():
+    converted = convert(HEAD + COUNT_GPUS)
+    accepted(converted)
+    assert "N=$(nvidia-smi -L | wc -l)\nexec torchrun --nproc_per_node=$N t.py\n" in main(converted)["command"][2]
+    assert "N=$(nvidia-smi" not in said(converted)
+
+
+@given(st.lists(st.sampled_from(["$$", "$", "$(WORLD_SIZE)", "$(SEED)", "$(A)", "(", ")", "a", "$SLURM_NNODES"])))
+def test_what_kubernetes_expands_stays_as_the_script_has_it(pieces):
+    text = "".join(pieces)
+    for commands in (f"export SEED='{text}'\nsrun torchrun t.py 'x{text}'\n", f"srun torchrun t.py '{text}' > log\n"):
+        container = main(convert(HEAD + commands))
+        known = {"WORLD_SIZE": "2"}
+        for one in container.get("env", []):
+            known[one["name"]] = as_in_pod(one["value"], known)
+        words = [as_in_pod(word, known) for word in (*container.get("command", ()), *container.get("args", ()))]
+        assert known.get("SEED", text) == text
+        assert words[-1] in (f"x{text}", f"exec torchrun t.py '{text}' > log\n")
+
+
+def test_a_quote_that_is_never_closed_is_one_line():
+    with pytest.raises(ConvertError, match='line 3: echo "hi: a quote or bracket is open for more than 400 lines'):
+        convert(HEAD + 'echo "hi\n' + "echo hi\n" * 20_000 + LAUNCH)
+
+
+GPUS = [
+    ("gpu", 1),
+    ("gpu:4", 4),
+    ("gpu:a100", 1),
+    ("gpu:a100:4", 4),
+    ("gpu:a100:4,nvme:1", 4),
+    ("nvme:1,gpu:2", 2),
+    ("nvme:1", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "gpus"), GPUS)
+def test_generic_resources_are_gpus_and_others_which_are_named(text, gpus):
+    converted = convert(f"{HEAD}#SBATCH --gres={text}\n{LAUNCH}")
+    accepted(converted)
+    limits = main(converted).get("resources", {}).get("limits", {})
+    assert limits.get("nvidia.com/gpu", 0) == gpus
+    assert ("nvme:1: only GPUs are known here" in said(converted)) == ("nvme" in text)
 
 
 TIMES = [("90", 5400), ("1:30", 90), ("1:00:00", 3600), ("2-12", 216_000), ("1-0:30", 88_200), ("1-00:00:01", 86_401)]
