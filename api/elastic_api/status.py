@@ -31,18 +31,6 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def span(seconds: float) -> str:
-    """Seconds, rounded down, in their two largest units: `45s`, `3h20m`, `2d`."""
-    left, parts = int(seconds), list[str]()
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts) or "0s"
-
-
 def shortened(text: str) -> str:
     """The text, without its middle if it is longer than MAX_MESSAGE."""
     if len(text) <= MAX_MESSAGE:

@@ -20,7 +20,7 @@ from tests.client.conftest import Elastic, Tenant
 USAGE = [
     (("lst",), "Did you mean 'list'?"),
     (("list", "-o", "xml"), "'table', 'wide', 'json', 'yaml', 'name'"),
-    (("scale", "toy"), "Missing argument 'SIZE'"),
+    (("scale", "toy"), "SIZE 'toy': write 2:8"),
     (("scale", "toy", "8:2"), "write 2:8"),
     (("wait", "toy", "--timeout", "soon"), "such as 10m"),
     (("logs", "toy", "--rank", "-1"), "--rank"),

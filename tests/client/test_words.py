@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_api.status import span
+from elastic_api.times import span
 from elastic_client.words import counted, near, printable, sizes
 
 SPANS = [

@@ -152,9 +152,10 @@ def _scaled_here(values: dict[str, Any]) -> bool:
 
     at = place.folder()
     if size is None:
-        _scale(place.only(name, at=at), bounds(name), values["output"], at)
+        wanted = bounds(name)
+        _scale(place.only(name, at=at), wanted, values["output"], at)
         return True
-    if any(value for key, value in values.items() if key.startswith("in_")) or "/" in name:
+    if any(value for key, value in values.items() if key.startswith("in_")):
         return False
     if (run := place.find(name, at=at)) is None:
         return False

@@ -71,7 +71,7 @@ def test_a_wrong_size_is_one_line_and_changes_nothing(elastic, words, told):
         assert read_sizes("toy", at=folder()) == Sizes(2, 4)
 
 
-CLUSTER = [("other", "3"), ("toy", "3", "-n", "team-a"), ("toy", "3", "--context", "c"), ("team/toy", "3")]
+CLUSTER = [("other", "3"), ("toy", "3", "-n", "team-a"), ("toy", "3", "--context", "c")]
 
 
 @pytest.mark.parametrize("words", CLUSTER)

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training, span
+from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
 from elastic_api.template import nproc_of
+from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
 from elastic_operator.plan.facts.roles import WORKER
