@@ -16,7 +16,7 @@ from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
 from devcluster import cache, command_line
 from devcluster.progress import Progress
-from elastic_operator.api.job import RuntimeMode
+from elastic_api.job import RuntimeMode
 
 DEFAULT_NAME = "demo"
 QUOTA_NAME = "demo-quota"

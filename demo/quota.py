@@ -25,8 +25,8 @@ from demo.timeline import Timeline
 from demo.witness import Witness
 from devcluster import cache
 from devcluster.cluster import Cluster
-from elastic_operator.api.job import PLURAL, RuntimeMode
-from elastic_operator.api.status import Limit, Phase
+from elastic_api.job import PLURAL, RuntimeMode
+from elastic_api.status import Limit, Phase
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NODES, GPUS = 6, 1

@@ -15,8 +15,8 @@ from demo.kube import DemoError, Kube, wait_for
 from demo.lives import Step
 from demo.timeline import LOOK_SECONDS, Timeline
 from demo.witness import Witness
-from elastic_operator.api.job import GROUP, PLURAL, VERSION, RuntimeMode
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_api.job import GROUP, PLURAL, VERSION, RuntimeMode
+from elastic_api.status import ConditionType, JobStatus
 
 EXPECT_SECONDS = 240.0
 """Far more than anything here takes."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.api import crd
+from elastic_api import crd
 
 PATH = Path("docs/fields.md")
 

@@ -13,7 +13,7 @@ from benchmarks.allocate import objects
 from benchmarks.allocate.world import empty_stores, read
 from benchmarks.passes.loads import Load
 from benchmarks.passes.server import Server
-from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_api.job import API_VERSION, PLURAL
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds

@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.build import names
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects

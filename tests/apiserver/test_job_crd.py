@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
-from elastic_operator.api.parse import parse_spec, parse_status
-from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry, Training
+from elastic_api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_api.parse import parse_spec, parse_status
+from elastic_api.status import Change, Condition, ConditionType, JobStatus, Metric, PodStatus, Retry, Training
 from tests.api.jobs import make_job, make_template
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 from tests.apiserver.operators import eventually
@@ -156,7 +156,13 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         gpus=12,
         world_size=11,
         restarts=5,
-        training=Training(step=70, goodput=0.875),
+        training=Training(
+            step=70,
+            goodput=0.875,
+            progress_percentage=42,
+            eta="3h20m",
+            metrics=[Metric(name="lr", value="1e-4"), Metric(name="loss", value="0.25")],
+        ),
         conditions=conditions,
     )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
@@ -173,12 +179,15 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         ("GPUS", 12),
         ("LIMITED BY", "InsufficientNodes"),
         ("RESTARTS", 5),
+        ("PROGRESS", 42),
+        ("ETA", "3h20m"),
         ("WORLD", 11),
         ("STEP", 70),
+        ("LOSS", "0.25"),
         ("GOODPUT", 0.875),
     ]
     assert age.endswith("s")
-    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step", "Goodput"]
+    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step", "Loss", "Goodput"]
 
 
 # --- scale

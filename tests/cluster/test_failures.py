@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_api.job import API_VERSION, PLURAL
 from tests.cluster.follow import Follow
 from tests.cluster.templates import command, job, script, template
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import nproc_of
+from elastic_api.job import MAX_REPLICAS, JobSpec
+from elastic_api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER

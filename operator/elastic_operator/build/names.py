@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Protocol
 
-from elastic_operator.api.job import API_VERSION, KIND, MAX_REPLICAS
+from elastic_api.job import API_VERSION, KIND, MAX_REPLICAS
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, ROLE_MASTER, ROLE_WORKER
 
 _ROLE_AND_INDEX = re.compile(r"-(?:(master)-(0)|(worker)-(0|[1-9][0-9]{0,3}))")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from elastic_operator.api.job import API_VERSION, PLURAL
-from elastic_operator.api.leftovers import removal
+from elastic_api.job import API_VERSION, PLURAL
+from elastic_api.leftovers import removal
 from elastic_operator.cluster.errors import (
     AlreadyExists,
     BadRequest,

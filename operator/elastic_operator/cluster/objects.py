@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from elastic_operator.api.job import GROUP
+from elastic_api.job import GROUP
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
 from elastic_worker.contract import MASTER_PORT

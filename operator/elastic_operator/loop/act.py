@@ -13,10 +13,10 @@ from dataclasses import replace
 from secrets import token_urlsafe
 from typing import Any
 
-from elastic_operator.api.job import PLURAL
-from elastic_operator.api.ports import master_port
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import main_container
+from elastic_api.job import PLURAL
+from elastic_api.ports import master_port
+from elastic_api.status import JobStatus
+from elastic_api.template import main_container
 from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import replace
 from typing import Any
 
-from elastic_operator.api.status import ConditionType, Phase
+from elastic_api.status import ConditionType, Phase
 from elastic_operator.build.names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import (

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.refusal import pod_blocked
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_api.refusal import pod_blocked
+from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from elastic_operator.api import template
-from elastic_operator.api.quantity import amount
+from elastic_api import template
+from elastic_api.quantity import amount
 from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node

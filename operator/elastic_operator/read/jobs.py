@@ -11,11 +11,11 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import PLURAL, JobSpec
-from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import fingerprint
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.job import PLURAL, JobSpec
+from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
+from elastic_api.status import JobStatus
+from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from elastic_operator.api.status import JobStatus, Training
+from elastic_api.status import JobStatus, Training
 from elastic_operator.cluster.clock import STEP_SECONDS
 from elastic_operator.cluster.objects import CustomObject
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, count
 from math import inf
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.brakes import Braked
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import JobStatus
+from elastic_api.job import JobSpec
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import HostPort, Resources

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.api.job import CleanPodPolicy
-from elastic_operator.api.status import ConditionType, Limit
+from elastic_api.job import CleanPodPolicy
+from elastic_api.status import ConditionType, Limit
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first

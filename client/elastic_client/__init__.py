@@ -1,0 +1,1 @@
+"""`kubectl elastic`: what people type to submit, watch, explain and change their jobs."""

@@ -1,0 +1,96 @@
+"""Commands that change a job: `scale`, `suspend`, `resume`, `delete`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from elastic_client import screen
+from elastic_client.cluster import Cluster
+from elastic_client.command import JobName, JobNames, Output
+from elastic_client.documents import JobReport, job_report
+from elastic_client.exits import ClientError, Code
+from elastic_client.jobs import check_name, find_report, job_path, no_such_job
+from elastic_client.screen import Format, printed
+from elastic_client.words import counted, sizes
+
+_SIZE = re.compile(r"([1-9]\d{0,3})(?::([1-9]\d{0,3}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The least and the most pods; `small` is None where it is to stay."""
+
+    small: int | None
+    big: int
+
+
+def bounds(size: str) -> Bounds:
+    """`2:8` or `4`. Raises ClientError, USAGE for anything else."""
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        raise ClientError(Code.USAGE, f"SIZE {size!r}: write 2:8 for 2 to 8 pods, or 4 for at most 4")
+    if match[2] is None:
+        return Bounds(None, int(match[1]))
+    small, big = int(match[1]), int(match[2])
+    if small > big:
+        raise ClientError(Code.USAGE, f"SIZE {size}: the first number must be the smaller one; write {big}:{small}")
+    return Bounds(small, big)
+
+
+Size = Annotated[
+    Bounds, typer.Argument(metavar="SIZE", parser=bounds, help="Pods, master included: 2:8, or 4 for at most 4.")
+]
+
+
+async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = Format.TABLE) -> None:
+    """Change how many pods a job may have: 2:8 sets both bounds, 4 the upper one, as `kubectl scale` does."""
+    before = (await find_report(cluster, job)).job
+    big = size.big
+    if size.small is None and big < before.min_pods:
+        told = f"SIZE {big}: job {job} has {before.min_pods} pods at least; write {big}:{big} to lower both bounds"
+        raise ClientError(Code.USAGE, told)
+    lower = {} if size.small is None else {"minReplicas": size.small}
+    after = await _patch(cluster, job, {**lower, "maxReplicas": big})
+    new, old = sizes(after.job.min_pods, after.job.max_pods), sizes(before.min_pods, before.max_pods)
+    _show(after, output, f"job {job} may have {new} pods (before: {old}); see {cluster.command(f'why {job}')}")
+
+
+async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
+    """Take a job's pods away; it keeps its place and its checkpoints."""
+    before = (await find_report(cluster, job)).job
+    after = await _patch(cluster, job, {"suspend": True})
+    _show(after, output, f"job {job} is suspended: its {counted(before.pods, 'pod')} stop")
+
+
+async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
+    """Let a suspended job go on, from its last checkpoint."""
+    await find_report(cluster, job)
+    after = await _patch(cluster, job, {"suspend": False})
+    _show(after, output, f"job {job} goes on as soon as its pods fit; see {cluster.command(f'why {job}')}")
+
+
+async def delete(cluster: Cluster, jobs: JobNames) -> None:
+    """Delete jobs with their pods. Checkpoints on volumes stay."""
+    for job in jobs:
+        check_name(job)
+    for job in jobs:
+        try:
+            await cluster.delete(job_path(cluster, job))
+        except ClientError as error:
+            if error.code != Code.NOT_FOUND:
+                raise
+            raise await no_such_job(cluster, job) from None
+        screen.console().print(f"job {job} is deleted", soft_wrap=True)
+
+
+async def _patch(cluster: Cluster, job: str, spec: dict[str, Any]) -> JobReport:
+    return job_report(await cluster.patch(job_path(cluster, job), {"spec": spec}))
+
+
+def _show(report: JobReport, output: Format, told: str) -> None:
+    if not printed(report, output):
+        screen.console().print(told, soft_wrap=True)
