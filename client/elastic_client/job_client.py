@@ -12,17 +12,17 @@ import io
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elastic_client import screen
-from elastic_client.cluster import ANSWER_SECONDS, Cluster, Place, connected
+from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.commands import logs
-from elastic_client.commands.change import bounds
+from elastic_client.commands.change import bounds, patched, remove
 from elastic_client.commands.wait import ended, states
 from elastic_client.documents import JobList, JobReport, job_report, status_of
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job, job_path, jobs_path, no_such_job
+from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job, jobs_path
 from elastic_client.words import counted, now
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ class AsyncJobClient:
             body = await find_job(cluster, name)
             status = status_of(body)
             only = pod or (None if rank is None else logs.pod_of_rank(status, rank))
-            pods = (await cluster.get(_pods_path(cluster), labelSelector=logs.selector(body)))["items"]
+            pods = (await cluster.get(logs.pods_path(cluster), labelSelector=logs.selector(body)))["items"]
             chosen = logs.choose(pods, status, job=name, only=only)
             times = {"timestamps": "true"} if len(chosen) > 1 else {}
             limit = {} if tail is None else {"tailLines": tail}
-            streams = [await stack.enter_async_context(_log(cluster, one, **times, **limit)) for one in chosen]
+            streams = [await stack.enter_async_context(logs.lines_of(cluster, one, **times, **limit)) for one in chosen]
             merged = logs.merged(chosen, streams)
             return [f"[{one.prefix}] {line}" if one.prefix else line async for one, line in merged]
 
@@ -123,7 +123,7 @@ class AsyncJobClient:
                 told = f"size {size}: job {name} has {counted(before.min_pods, 'pod')} at least"
                 raise ClientError(Code.USAGE, f"{told}; write '{size}:{size}' to lower both bounds")
             lower = {} if wanted.small is None else {"minReplicas": wanted.small}
-            return await _patched(cluster, name, {**lower, "maxReplicas": wanted.big})
+            return await patched(cluster, name, {**lower, "maxReplicas": wanted.big})
 
     async def suspend(self, name: str) -> JobReport:
         """Take its pods away; it keeps its place and its checkpoints."""
@@ -137,12 +137,7 @@ class AsyncJobClient:
         """Delete it with its pods; checkpoints on volumes stay. Raises ClientError, NOT_FOUND where there is none."""
         check_name(name)
         async with self._cluster() as cluster:
-            try:
-                await cluster.delete(job_path(cluster, name))
-            except ClientError as error:
-                if error.code != Code.NOT_FOUND:
-                    raise
-                raise await no_such_job(cluster, name) from None
+            await remove(cluster, name)
 
     async def why(self, name: str) -> str:
         """Why it is not running or not bigger, and what each change of size cost: what `kubectl elastic why` prints."""
@@ -154,7 +149,7 @@ class AsyncJobClient:
     async def _set_suspend(self, name: str, *, suspend: bool) -> JobReport:
         async with self._cluster() as cluster:
             await find_job(cluster, name)
-            return await _patched(cluster, name, {"suspend": suspend})
+            return await patched(cluster, name, {"suspend": suspend})
 
     @asynccontextmanager
     async def _cluster(self, namespace: str | None = None) -> AsyncIterator[Cluster]:
@@ -240,20 +235,6 @@ def _manifest(flags: RunFlags) -> Mapping[str, Any]:
         return from_flags(flags).manifest
     except ConvertError as error:
         raise ClientError(Code.USAGE, str(error)) from None
-
-
-def _pods_path(cluster: Cluster) -> str:
-    return f"/api/v1/namespaces/{cluster.namespace}/pods"
-
-
-def _log(cluster: Cluster, one: logs.Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
-    """The lines of a pod's log that there are."""
-    path = f"{_pods_path(cluster)}/{one.pod}/log"
-    return cluster.lines(path, pause_seconds=ANSWER_SECONDS, container=one.container, **params)
-
-
-async def _patched(cluster: Cluster, name: str, spec: Mapping[str, Any]) -> JobReport:
-    return job_report(await cluster.patch(job_path(cluster, name), {"spec": spec}))
 
 
 def _result(work: Coroutine[Any, Any, T]) -> T:

@@ -54,7 +54,7 @@ async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = 
         told = f"SIZE {big}: job {job} has {before.min_pods} pods at least; write {big}:{big} to lower both bounds"
         raise ClientError(Code.USAGE, told)
     lower = {} if size.small is None else {"minReplicas": size.small}
-    after = await _patch(cluster, job, {**lower, "maxReplicas": big})
+    after = await patched(cluster, job, {**lower, "maxReplicas": big})
     new, old = sizes(after.job.min_pods, after.job.max_pods), sizes(before.min_pods, before.max_pods)
     _show(after, output, f"job {job} may have {new} pods (before: {old}); see {cluster.command(f'why {job}')}")
 
@@ -62,14 +62,14 @@ async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = 
 async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
     """Take a job's pods away; it keeps its place and its checkpoints."""
     before = (await find_report(cluster, job)).job
-    after = await _patch(cluster, job, {"suspend": True})
+    after = await patched(cluster, job, {"suspend": True})
     _show(after, output, f"job {job} is suspended: its {counted(before.pods, 'pod')} stop")
 
 
 async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
     """Let a suspended job go on, from its last checkpoint."""
     await find_report(cluster, job)
-    after = await _patch(cluster, job, {"suspend": False})
+    after = await patched(cluster, job, {"suspend": False})
     _show(after, output, f"job {job} goes on as soon as its pods fit; see {cluster.command(f'why {job}')}")
 
 
@@ -78,16 +78,22 @@ async def delete(cluster: Cluster, jobs: JobNames) -> None:
     for job in jobs:
         check_name(job)
     for job in jobs:
-        try:
-            await cluster.delete(job_path(cluster, job))
-        except ClientError as error:
-            if error.code != Code.NOT_FOUND:
-                raise
-            raise await no_such_job(cluster, job) from None
+        await remove(cluster, job)
         screen.console().print(f"job {job} is deleted", soft_wrap=True)
 
 
-async def _patch(cluster: Cluster, job: str, spec: dict[str, Any]) -> JobReport:
+async def remove(cluster: Cluster, job: str) -> None:
+    """Delete one job. Raises ClientError, NOT_FOUND with near names."""
+    try:
+        await cluster.delete(job_path(cluster, job))
+    except ClientError as error:
+        if error.code != Code.NOT_FOUND:
+            raise
+        raise await no_such_job(cluster, job) from None
+
+
+async def patched(cluster: Cluster, job: str, spec: dict[str, Any]) -> JobReport:
+    """The job after a change of its spec. Raises ClientError."""
     return job_report(await cluster.patch(job_path(cluster, job), {"spec": spec}))
 
 

@@ -74,10 +74,12 @@ async def logs(
     if follow:
         await follow_logs(cluster, body, only, options)
         return
-    pods = (await cluster.get(_pods_path(cluster), labelSelector=selector(body)))["items"]
+    pods = (await cluster.get(pods_path(cluster), labelSelector=selector(body)))["items"]
     chosen = choose(pods, status, job=job, only=only)
     async with AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(_lines(cluster, one, **_times(chosen), **options)) for one in chosen]
+        streams = [
+            await stack.enter_async_context(lines_of(cluster, one, **_times(chosen), **options)) for one in chosen
+        ]
         async for source_, line in merged(chosen, streams):
             _print(source_.prefix, line, chosen.index(source_))
 
@@ -263,7 +265,7 @@ class Position:
 
 async def _start_streams(cluster: Cluster, seen: Seen) -> None:
     """A stream for each pod as it starts; a pod that comes again under its name is another one."""
-    async with followed(cluster, _pods_path(cluster), labelSelector=selector(seen.job)) as changes:
+    async with followed(cluster, pods_path(cluster), labelSelector=selector(seen.job)) as changes:
         async for change in changes:
             seen.take(change)
             if seen.only and not seen.listed.is_set():
@@ -305,7 +307,7 @@ async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: in
         before = position.time
         try:
             options = position.options(seen.options)
-            async with _lines(cluster, one, follow="true", timestamps="true", **options) as lines:
+            async with lines_of(cluster, one, follow="true", timestamps="true", **options) as lines:
                 async for line in lines:
                     if (text := position.fresh(line)) is not None:
                         _print(seen.prefix(one.pod), text, place)
@@ -347,12 +349,13 @@ def _times(chosen: Sequence[Source]) -> dict[str, str]:
     return {"timestamps": "true"} if len(chosen) > 1 else {}
 
 
-def _pods_path(cluster: Cluster) -> str:
+def pods_path(cluster: Cluster) -> str:
+    """The pods of the namespace."""
     return f"/api/v1/namespaces/{cluster.namespace}/pods"
 
 
-def _lines(cluster: Cluster, one: Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+def lines_of(cluster: Cluster, one: Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
     """The log of a pod; without a bound between two lines where it is followed."""
     pause_seconds = None if "follow" in params else ANSWER_SECONDS
-    path = f"{_pods_path(cluster)}/{one.pod}/log"
+    path = f"{pods_path(cluster)}/{one.pod}/log"
     return cluster.lines(path, pause_seconds=pause_seconds, container=one.container, **params)

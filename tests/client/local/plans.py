@@ -8,7 +8,7 @@ from elastic_client.convert.run import RunFlags
 from elastic_client.local.machine import Machine
 from elastic_client.local.plan import Place, plan
 
-FOLDER = Path("/home/me")
+FOLDER = Path("/data")
 
 
 def make_plan(*command, gpus_there=0, checkpoint_path="", **flags):

@@ -76,9 +76,9 @@ def test_without_a_name_the_only_run_is_meant(tmp_path):
 
 
 def test_the_files_are_the_users_own(tmp_path):
-    assert folder({"XDG_RUNTIME_DIR": str(tmp_path), "HOME": "/home/me"}) == tmp_path / "elastic-pytorch"
+    assert folder({"XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}) == tmp_path / "elastic-pytorch"
     gone = str(tmp_path / "gone")
-    assert str(folder({"XDG_RUNTIME_DIR": gone, "HOME": "/home/me"})) == "/home/me/.cache/elastic-pytorch/runs"
+    assert str(folder({"XDG_RUNTIME_DIR": gone, "HOME": str(tmp_path)})) == f"{tmp_path}/.cache/elastic-pytorch/runs"
     at = tmp_path / "new"
     with held(Run("toy", 7), SIZES, at=at):
         assert at.stat().st_mode & 0o777 == 0o700

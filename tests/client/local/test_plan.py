@@ -57,7 +57,7 @@ def test_the_launcher_can_read_what_it_is_told():
     plan = make_plan(checkpoint_path="c.pt")
     read = settings.read(variables(plan, make_place(1, serial=7), {}))
     assert (read.pod_name, read.pod_uid, read.is_master) == ("toy-worker-0", "toy-worker-0-7", False)
-    assert (read.checkpoint_path, read.status_port, read.port) == ("/home/me/c.pt", 0, 29400)
+    assert (read.checkpoint_path, read.status_port, read.port) == ("/data/c.pt", 0, 29400)
 
 
 WORDS = [
