@@ -37,6 +37,8 @@ MERGE_PATCH = "application/merge-patch+json"
 
 LOGIN_SECONDS = 120
 """For a credential plugin, which may wait for a person in a browser."""
+CLOSING_TURNS = 5
+"""A connection that was closed takes some turns of its event loop to go."""
 ANSWER_SECONDS = 15
 """For connecting, and for each pause within an answer."""
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -167,6 +169,8 @@ async def _close(api: Api) -> None:
     """kr8s leaves its connections to the end of the process."""
     if api._session is not None:
         await api._session.aclose()
+        for _ in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
 
 def _keep_keys_together(stack: AsyncExitStack) -> None:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Lines = list[str]
 LOOK_SECONDS = 0.01
-CLOSING_TURNS = 3
-"""A connection that was closed takes this many turns of its event loop to go."""
 _CONNECTING = threading.Lock()
 
 
@@ -259,5 +257,3 @@ async def _others_end() -> None:
     if others := asyncio.all_tasks(loop) - {asyncio.current_task()}:
         await asyncio.wait(others)
     await loop.shutdown_asyncgens()
-    for _ in range(CLOSING_TURNS):
-        await asyncio.sleep(0)
