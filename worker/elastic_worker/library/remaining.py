@@ -1,4 +1,8 @@
-"""How much of a training is done, and how long the rest takes at the pace of the present group."""
+"""How much of a training is done, and how long the rest takes at the present group's pace.
+
+Until that pace is known, the group before sets it: the first report of a new group is the one that the operator keeps
+for some seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ class Remaining:
 
     def __init__(self) -> None:
         self._since: tuple[float, float] | None = None
+        self._pace: float | None = None
 
     def entered(self) -> None:
         """Another group begins, with another pace."""
@@ -23,8 +28,9 @@ class Remaining:
         if self._since is None or done < self._since[0]:
             self._since = done, now
         before, since = self._since
-        percentage = math.floor(100 * done / total)
-        return percentage, round((total - done) * (now - since) / (done - before)) if done > before else None
+        if done > before:
+            self._pace = (now - since) / (done - before)
+        return math.floor(100 * done / total), None if self._pace is None else round((total - done) * self._pace)
 
 
 def _is_amount(total: Any) -> bool:
