@@ -12,14 +12,14 @@ import io
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.commands import logs
 from elastic_client.commands.change import bounds, patched, remove
-from elastic_client.commands.wait import ended, states
+from elastic_client.commands.wait import at_its_end
 from elastic_client.documents import JobList, JobReport, job_report, status_of
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job, jobs_path
@@ -79,18 +79,11 @@ class AsyncJobClient:
         """
         check_name(name)
         try:
-            async with (
-                asyncio.timeout(timeout_seconds),
-                self._cluster() as cluster,
-                aclosing(states(cluster, name)) as bodies,
-            ):
-                async for body in bodies:
-                    if ended(body) is not None:
-                        return job_report(body)
+            async with self._cluster() as cluster:
+                return job_report(await at_its_end(cluster, name, timeout_seconds))
         except TimeoutError:
             told = f"job {name} has not ended within {timeout_seconds:g} s: see `why`"
             raise ClientError(Code.TIMED_OUT, told) from None
-        raise AssertionError("a watch has no end of its own")
 
     async def logs(
         self, name: str, *, rank: int | None = None, pod: str | None = None, tail: int | None = None

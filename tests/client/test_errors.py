@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -176,6 +179,20 @@ def test_a_server_that_is_silent_or_overloaded_is_told_as_such(
     silent = elastic(*words)
     assert (overloaded.code, "cannot answer now" in overloaded.line) == (Code.UNREACHABLE, True)
     assert (silent.code, "did not answer within 0.5 s" in silent.line) == (Code.UNREACHABLE, True)
+
+
+@pytest.mark.processes
+def test_a_wait_that_is_shorter_than_a_handshake_leaves_no_connection_open(
+    elastic: Elastic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent, warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always", ResourceWarning)
+        (tmp_path / "config").write_text(kubeconfig_of(f"https://127.0.0.1:{silent.getsockname()[1]}"))
+        ended = elastic("wait", "toy", "--timeout", "0.1", "--kubeconfig", str(tmp_path / "config"))
+        gc.collect()
+    assert (ended.code, "did not answer within 0.5 s" in ended.err) == (Code.UNREACHABLE, True)
+    assert [str(one.message) for one in left_open] == []
 
 
 @pytest.mark.apiserver

@@ -71,9 +71,13 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None) -> Code:
     """How the job ended. Says on stderr what it waits for. Raises ClientError, NOT_FOUND where it is deleted."""
     check_name(job)
     seen = Seen()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await _watch(cluster, job, seen)
+    with suppress(TimeoutError), shown(job) as bar:
+
+        def look(body: Object) -> None:
+            seen.report, seen.code = job_report(body), ended(body)
+            bar.update(seen.report)
+
+        await at_its_end(cluster, job, seconds, look=look)
     screen.note(conclusion(job, seen, seconds, see=cluster.command))
     return Code.TIMED_OUT if seen.code is None else seen.code
 
@@ -90,18 +94,34 @@ def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[st
     return f"job {job} has not ended within {seconds or 0:g} s: {is_}; see {see(f'why {job}')}"
 
 
-async def _watch(cluster: Cluster, job: str, seen: Seen) -> None:
-    """Keeps `seen` as it is until the job has ended."""
-    with shown(job) as bar:
-        async with aclosing(states(cluster, job)) as bodies:
-            async for body in bodies:
-                seen.report, seen.code = job_report(body), ended(body)
-                bar.update(seen.report)
-                if seen.code is not None:
-                    return
+def _nothing(_: Object) -> None:
+    """For those who do not look."""
 
 
-async def states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
+async def at_its_end(
+    cluster: Cluster, job: str, seconds: float | None, *, look: Callable[[Object], None] = _nothing
+) -> Object:
+    """The job once it has ended; `look` sees each state. None for `seconds`: for ever.
+
+    The time begins with the server's first answer: a TLS handshake that is cancelled leaves its socket open (httpcore
+    closes it for errors only). Connecting has a limit of its own.
+
+    Raises:
+        TimeoutError: the job has not ended within that time.
+        ClientError: NOT_FOUND where there is none, or no more.
+    """
+    clock = asyncio.get_running_loop().time
+    async with asyncio.timeout(None) as limit, aclosing(_states(cluster, job)) as bodies:
+        async for body in bodies:
+            look(body)
+            if ended(body) is not None:
+                return body
+            if limit.when() is None and seconds is not None:
+                limit.reschedule(clock() + seconds)
+    raise AssertionError("a watch has no end of its own")
+
+
+async def _states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
     """The job as it is and each time it changes. Raises ClientError, NOT_FOUND where there is none, or no more."""
     uid = ""
     async with followed(cluster, jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}") as changes:
