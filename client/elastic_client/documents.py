@@ -24,6 +24,7 @@ from elastic_api.status import (
     Condition,
     ConditionType,
     JobStatus,
+    LastFailure,
     PodStatus,
     Retry,
     Time,
@@ -124,6 +125,7 @@ class JobReport(Document):
     avoided_nodes: list[AvoidedNode] = Field(description="Nodes that its pods are kept from.")
     training: Training | None = Field(default=None, description="How far the training is.")
     history: list[Change] = Field(description="Changes of size, newest first.")
+    last_failure: LastFailure | None = Field(default=None, description="What failed last, and what it printed last.")
     pods: list[PodStatus] = Field(description="Its pods.")
     pods_not_listed: int = Field(default=0, description="How many pods the list leaves out.")
     code: str | None = Field(default=None, description="What `run --code` shipped: the folder, its size, its SHA-256.")
@@ -253,6 +255,7 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         avoided_nodes=status.avoided_nodes,
         training=status.training,
         history=status.history,
+        last_failure=status.last_failure,
         pods=status.pods,
         pods_not_listed=status.pods_not_listed,
         code=(job["metadata"].get("annotations") or {}).get(CODE_ANNOTATION),
