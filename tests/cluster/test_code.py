@@ -1,4 +1,4 @@
-"""Code without an image: edit a folder, run it, edit it, run it again, on real kubelets with real torch."""
+"""Code without an image, on real kubelets with real torch: edit a folder, run it, edit it; what is left if it fails."""
 
 from __future__ import annotations
 
@@ -28,6 +28,18 @@ if dist.get_rank() == 0:
 dist.barrier()
 dist.destroy_process_group()
 """
+FAILING = """\
+import os, sys, time
+
+rank = int(os.environ["RANK"])
+print("rank", rank, "begins", flush=True)
+if rank == 1:
+    print("the licence server is away")
+    sys.exit(3)
+time.sleep(1000)
+"""
+ONE_TRY = ("-e", "PET_MAX_RESTARTS=0")
+"""Of torchrun's own; the operator makes three."""
 CHECK = "#!/bin/sh\necho check.sh may be executed\n"
 
 
@@ -68,3 +80,17 @@ def test_an_edited_folder_runs_again_without_an_image(team, tmp_path, mode):
     assert len(configmaps(team)) == 2
     elastic(team, "delete", "first", "second")
     team.wait("the code to go with its jobs", lambda: configmaps(team) == [])
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("mode", ["Torchrun", "Elastic"])
+def test_the_last_lines_of_a_failed_rank_can_be_read_when_its_pod_is_gone(team, tmp_path, mode):
+    (tmp_path / "train.py").write_text(FAILING)
+    size = ("--workers", "2", "-g", "1", "--nproc-per-node", "1", "--mode", mode, *ONE_TRY)
+    elastic(team, "run", "--name", "toy", "--code", str(tmp_path), *size, "-i", BASE_REF, "--", "train.py")
+    last = team.wait_for("toy", "Failed", seconds=2 * IMPORT_SECONDS)["lastFailure"]
+    assert (last["rank"], last["exitCode"]) == (1, 3)
+    assert last["logTail"][-2:] == ["rank 1 begins", "the licence server is away"]
+    team.kubectl("delete", "pods", "--all", "--wait")
+    assert "\n  rank 1 begins\n  the licence server is away\n" in elastic(team, "why", "toy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 import re
 from collections.abc import Mapping
 from posixpath import normpath
@@ -23,8 +24,8 @@ LABEL: Final = f"{GROUP}/code"
 """On the ConfigMap: `kubectl get configmap -l elastic-pytorch.dev/code` lists them."""
 VOLUME = "code"
 EXECUTABLE = 0o755
-MOST_APPLIED = 180_000
-"""Bytes of code that `kubectl apply` takes: it keeps the whole manifest in an annotation of at most 256 KiB."""
+MOST_APPLIED = 260_000
+"""Characters of a manifest that `kubectl apply` takes: it keeps it in an annotation, and those have 256 KiB in all."""
 TEMPLATES = ((), ("master",), ("worker",))
 """Where a job's spec has templates of pods."""
 _NAME = re.compile(r"code-[0-9a-f]{16}")
@@ -79,7 +80,7 @@ def code_of(template: Mapping[str, Any]) -> str:
 def by_hand(code: Code) -> list[str]:
     """What is to be said of the ConfigMap to somebody who creates it without this client."""
     lines = [f"The ConfigMap {name_of(code)} stays when the job is deleted: delete it yourself."]
-    if code.size > MOST_APPLIED:
+    if len(json.dumps(config_map(code))) > MOST_APPLIED:
         lines.append("The ConfigMap is too large for `kubectl apply`: take `kubectl apply --server-side`.")
     return lines
 
