@@ -8,15 +8,16 @@ it is created again, with its owner; pods that were quicker wait for it, since k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elastic_client import screen
 from elastic_client.cluster import STRATEGIC_PATCH, Cluster, Object
-from elastic_client.code.folder import Code
-from elastic_client.code.objects import config_map
 from elastic_client.exits import ClientError
 from elastic_client.exits import Code as Exit
 from elastic_client.jobs import jobs_path
+
+if TYPE_CHECKING:
+    from elastic_client.code.folder import Code
 
 ATTEMPTS = 3
 ANSWERS = (Exit.REFUSED, Exit.NOT_ALLOWED, Exit.NOT_FOUND, Exit.NOT_INSTALLED)
@@ -27,6 +28,8 @@ async def create(cluster: Cluster, manifest: Mapping[str, Any], code: Code | Non
     """The job that was created. Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
     if code is None:
         return await _create_job(cluster, manifest)
+    from elastic_client.code.objects import config_map  # it brings the models of pods, which `list` need not wait for
+
     body = config_map(code)
     made = await _ensure(cluster, body)
     try:
