@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from elastic_api.status import LastFailure
 from elastic_operator.plan.facts.job import LastOutput
 from tests.plan.elastic.jobs import make_elastic_job, make_master, make_worker
 from tests.plan.jobs import START, at, ended, group, make_grant, make_job, make_pod, plan, started
@@ -59,9 +60,16 @@ def test_a_pod_that_failed_because_of_another_does_not_take_its_place():
     both = (follower, failed(make_pod("worker-0")))
     first = plan(make_job(both, status=started()), make_grant())
     assert last_of(first).pod == "toy-worker-0"
-    later = replace(follower, main=replace(follower.main, finished_at=START + 91))
-    elastic = make_elastic_job([replace(make_master(), phase="Failed", main=later.main)], last=first.status)
-    assert last_of(plan(elastic, make_grant())).pod == "toy-worker-0"
+
+
+@pytest.mark.parametrize(("finished", "blamed"), [(91.0, "toy-worker-0"), (300.0, "toy-master-0")])
+def test_nor_does_it_once_the_pod_to_blame_is_gone(finished, blamed):
+    """Much later it has failed for a reason of its own."""
+    known = LastFailure(time=at(90), pod="toy-worker-0", rank=1, exit_code=3)
+    last = LastOutput("toy-master-0", 1, 0, ("Connection closed by peer",))
+    master = failed(make_master(), finished=finished, last=last, is_consequence=True)
+    job = make_elastic_job([master, make_worker(1)], last_failure=known)
+    assert last_of(plan(job, make_grant(keep=["worker-1"]), now=301)).pod == blamed
 
 
 @pytest.mark.parametrize("more", [{"disrupted": "evicted by the kubelet"}, {"deleting_since": START + 80}])
