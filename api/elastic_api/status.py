@@ -19,6 +19,8 @@ MAX_HISTORY = 20
 MAX_CONDITIONS = 20
 MAX_AVOIDED = 16
 MAX_METRICS = 16
+MAX_TAIL = 20
+MAX_LINE = 500
 MAX_MESSAGE = 4096
 """Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
 stands in it several times: one that is larger than etcd takes would never be written."""
@@ -177,6 +179,28 @@ class Change(StatusModel):
     )
 
 
+Line = Annotated[str, Field(max_length=MAX_LINE)]
+
+
+class LastFailure(StatusModel):
+    """The last failure of the script, or of a pod's main container: the one of its group that came first."""
+
+    time: Time = Field(description="When the container ended.")
+    pod: str = Field(description="The pod.")
+    rank: int | None = Field(
+        default=None, description="The rank of the training process that failed first, where that is known."
+    )
+    exit_code: int | None = Field(
+        default=None, description="Its exit code, or minus the number of the signal that killed it."
+    )
+    log_tail: list[Line] = Field(
+        default_factory=list,
+        max_length=MAX_TAIL,
+        description="The last lines that it printed, at most 20 with 2 kB in all; those of the whole container where"
+        " the rank is not known.",
+    )
+
+
 class AvoidedNode(StatusModel):
     """A node whose kubelet refused pods of the job."""
 
@@ -281,6 +305,9 @@ class JobStatus(StatusModel):
     waits_ended_by_edits: int | None = Field(
         default=None,
         description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
+    )
+    last_failure: LastFailure | None = Field(
+        default=None, description="What failed last, and what it printed last; it stays when the pod is gone."
     )
     avoided_nodes: list[AvoidedNode] = Field(
         default_factory=list,

@@ -34,6 +34,8 @@ JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 """Rows with the definition's own columns, made by the server."""
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+"""It adds to lists that have keys; the API server knows those of Kubernetes' own kinds only."""
 
 LOGIN_SECONDS = 120
 """For a credential plugin, which may wait for a person in a browser."""
@@ -82,17 +84,18 @@ class Cluster:
         """The answer to GET `path`, as JSON. Raises ClientError for every failure."""
         return await self._json("GET", path, headers={"Accept": accept}, params=params)
 
-    async def patch(self, path: str, change: Mapping[str, Any]) -> Object:
-        """The object after a JSON merge patch. Raises ClientError, REFUSED where a field would be wrong."""
-        return await self._json("PATCH", path, headers={"Content-Type": MERGE_PATCH}, content=json.dumps(change))
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str = MERGE_PATCH) -> Object:
+        """The object after a patch of that kind. Raises ClientError, REFUSED where a field would be wrong."""
+        return await self._json("PATCH", path, headers={"Content-Type": kind}, content=json.dumps(change))
 
     async def post(self, path: str, body: Mapping[str, Any], **params: str) -> Object:
         """The object that was created. Raises ClientError, REFUSED where a field is wrong."""
         return await self._json("POST", path, content=json.dumps(body), params=params)
 
-    async def delete(self, path: str) -> Object:
-        """Ask for the end of an object. Raises ClientError, NOT_FOUND where there is none."""
-        return await self._json("DELETE", path)
+    async def delete(self, path: str, *, preconditions: Mapping[str, str] | None = None) -> Object:
+        """Ask for the end of an object, if it is still that one. Raises ClientError, NOT_FOUND where there is none."""
+        options = {"content": json.dumps({"preconditions": preconditions})} if preconditions else {}
+        return await self._json("DELETE", path, **options)
 
     @asynccontextmanager
     async def lines(

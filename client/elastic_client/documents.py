@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
 from elastic_api.invalid import FieldError
-from elastic_api.job import JobSpec
+from elastic_api.job import GROUP, JobSpec
 from elastic_api.policy import FlavorAmounts, JobCounts, PolicyStatus
 from elastic_api.status import (
     AvoidedNode,
@@ -24,6 +24,7 @@ from elastic_api.status import (
     Condition,
     ConditionType,
     JobStatus,
+    LastFailure,
     PodStatus,
     Retry,
     Time,
@@ -44,6 +45,8 @@ NOT_WARNINGS = frozenset(
     }
 )
 """Conditions whose being True needs no attention of its own, or that repeat what Ready says."""
+CODE_ANNOTATION = f"{GROUP}/code"
+"""On a job whose code is a folder's; see `code/objects.py`."""
 UNKNOWN = "Unknown"
 """The state of a job that no operator has looked at."""
 
@@ -122,8 +125,10 @@ class JobReport(Document):
     avoided_nodes: list[AvoidedNode] = Field(description="Nodes that its pods are kept from.")
     training: Training | None = Field(default=None, description="How far the training is.")
     history: list[Change] = Field(description="Changes of size, newest first.")
+    last_failure: LastFailure | None = Field(default=None, description="What failed last, and what it printed last.")
     pods: list[PodStatus] = Field(description="Its pods.")
     pods_not_listed: int = Field(default=0, description="How many pods the list leaves out.")
+    code: str | None = Field(default=None, description="What `run --code` shipped: the folder, its size, its SHA-256.")
     events: list[EventRow] | None = Field(default=None, description="`describe` only: oldest first.")
     unknown_fields: list[str] = Field(description="Fields of the job that this client does not know.")
 
@@ -250,8 +255,10 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         avoided_nodes=status.avoided_nodes,
         training=status.training,
         history=status.history,
+        last_failure=status.last_failure,
         pods=status.pods,
         pods_not_listed=status.pods_not_listed,
+        code=(job["metadata"].get("annotations") or {}).get(CODE_ANNOTATION),
         events=events,
         unknown_fields=_unknown_fields(job),
     )

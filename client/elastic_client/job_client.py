@@ -13,19 +13,23 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster, Place, connected
+from elastic_client.code import ship
 from elastic_client.commands import logs
 from elastic_client.commands.change import bounds, patched, remove
 from elastic_client.commands.wait import at_its_end
 from elastic_client.documents import JobList, JobReport, job_report, status_of
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job, jobs_path
+from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job
 from elastic_client.words import counted, now
 
 if TYPE_CHECKING:
+    from elastic_client.code.folder import Code as Folder
     from elastic_client.convert.run import RunFlags
 
 T = TypeVar("T")
@@ -46,17 +50,17 @@ class AsyncJobClient:
     ) -> None:
         self._place = Place(namespace, context, kubeconfig)
 
-    async def create(self, job: Mapping[str, Any] | RunFlags) -> JobReport:
-        """A new job from a manifest, or from what `kubectl elastic run` would be told.
+    async def create(self, job: Mapping[str, Any] | RunFlags, *, code: str | Path = "") -> JobReport:
+        """A new job from a manifest, or from what `kubectl elastic run` would be told; with the folder `code` at /code.
 
         Raises:
-            ClientError: USAGE for a flag, REFUSED for a field that is wrong, or where there is a job of that name.
+            ClientError: USAGE for a flag or the folder, REFUSED for a field that is wrong, or where there is a job of
+                that name.
         """
-        manifest = job if isinstance(job, Mapping) else _manifest(job)
+        manifest, shipped = _made(job, code)
         namespace = (manifest.get("metadata") or {}).get("namespace")
         async with self._cluster(namespace) as cluster:
-            made = await cluster.post(jobs_path(cluster.namespace), manifest, fieldValidation="Strict")
-        return job_report(made)
+            return job_report(await ship.create(cluster, manifest, shipped))
 
     async def get(self, name: str) -> JobReport:
         """The job as it is now. Raises ClientError, NOT_FOUND where there is none."""
@@ -165,9 +169,9 @@ class JobClient:
     ) -> None:
         self._jobs = AsyncJobClient(namespace, context=context, kubeconfig=kubeconfig)
 
-    def create(self, job: Mapping[str, Any] | RunFlags) -> JobReport:
+    def create(self, job: Mapping[str, Any] | RunFlags, *, code: str | Path = "") -> JobReport:
         """See AsyncJobClient.create."""
-        return _result(self._jobs.create(job))
+        return _result(self._jobs.create(job, code=code))
 
     def get(self, name: str) -> JobReport:
         """See AsyncJobClient.get."""
@@ -217,13 +221,20 @@ async def _alone() -> AsyncIterator[None]:
         _CONNECTING.release()
 
 
-def _manifest(flags: RunFlags) -> Mapping[str, Any]:
-    """Raises ClientError, USAGE for a flag that is wrong."""
+def _made(job: Mapping[str, Any] | RunFlags, code: str | Path) -> tuple[Mapping[str, Any], Folder | None]:
+    """The manifest and the code that it mounts. Raises ClientError, USAGE for what is wrong with either."""
+    from elastic_client.code import folder, objects
     from elastic_client.convert.converted import ConvertError
     from elastic_client.convert.run import from_flags
 
     try:
-        return from_flags(flags).manifest
+        if not isinstance(job, Mapping):
+            made = from_flags(replace(job, code=str(code)) if code else job)
+            return made.manifest, made.code
+        if not code:
+            return job, None
+        shipped = folder.read(code)
+        return objects.with_code(job, shipped), shipped
     except ConvertError as error:
         raise ClientError(Code.USAGE, str(error)) from None
 

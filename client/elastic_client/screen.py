@@ -19,6 +19,7 @@ from rich.text import Text
 
 from elastic_api.job import GROUP
 from elastic_api.policy import FlavorAmounts
+from elastic_api.status import LastFailure
 from elastic_client.documents import (
     Check,
     CheckList,
@@ -212,6 +213,9 @@ def print_why(target: Console, report: JobReport, at: datetime) -> None:
     for title, text in _paragraphs(report, at):
         target.print()
         print_paragraph(target, title, text)
+    if report.last_failure is not None:
+        target.print()
+        print_last_failure(target, report.last_failure, at)
     if report.history:
         target.print()
         target.print(Text("Changes of size, newest first", "bold"))
@@ -225,6 +229,16 @@ def print_paragraph(target: Console, title: str, text: str) -> None:
         target.print(Padding(Text(printable(text)), (0, 0, 0, len(INDENT))))
     elif text:
         target.print(Text(INDENT + printable(text)), soft_wrap=True)
+
+
+def print_last_failure(target: Console, failure: LastFailure, at: datetime) -> None:
+    """What failed last, and under it what it printed last, line by line."""
+    who = failure.pod if failure.rank is None else f"rank {failure.rank} of {failure.pod}"
+    code = failure.exit_code
+    how = "" if code is None else f", signal {-code}" if code < 0 else f", exit code {code}"
+    lines = [INDENT + printable(line) for line in failure.log_tail] or [INDENT + "Nothing of its log could be read."]
+    target.print(Text(printable(f"Last failure: {who}{how}, {age(failure.time, at)} ago; its last lines"), "bold"))
+    target.print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def print_pods(target: Console, report: JobReport) -> None:

@@ -11,7 +11,19 @@ import pytest
 
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_api.parse import parse_spec, parse_status
-from elastic_api.status import Change, Condition, ConditionType, JobStatus, Metric, PodStatus, Retry, Training
+from elastic_api.status import (
+    MAX_LINE,
+    MAX_TAIL,
+    Change,
+    Condition,
+    ConditionType,
+    JobStatus,
+    LastFailure,
+    Metric,
+    PodStatus,
+    Retry,
+    Training,
+)
 from tests.api.jobs import make_job, make_template
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 from tests.apiserver.operators import eventually
@@ -101,6 +113,9 @@ def test_inside_the_template_nothing_is_pruned(jobs: Jobs):
 # --- status
 
 
+LINES = ["\u00fc" * MAX_LINE] * MAX_TAIL
+
+
 def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
     accepted(jobs.create(make_job()))
     status = JobStatus(
@@ -119,6 +134,7 @@ def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
             goodput=0.875,
             last_updated_time=NOW,
         ),
+        last_failure=LastFailure(time=NOW, pod="toy-worker-0", rank=1, exit_code=-9, log_tail=LINES),
         pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4, rank=0)],
         history=[Change(time=NOW, from_=1, to=2, reason="Grown", pause_seconds=0.45, lost_steps=3)],
         conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.FULL_SIZE, "AtMaximum")],

@@ -17,6 +17,7 @@ from elastic_client.exits import MEANINGS
 from tests.api.policies import make_policy
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.policies_api import MERGE, Policies, quota
+from tests.client.code.folders import make_folder
 from tests.client.conftest import Ended, Tenant
 from tests.client.objects import condition, ended_status, make_event, running_status
 from tests.docs.pages import blocks, text
@@ -84,6 +85,8 @@ def test_the_examples_of_the_page_print_what_it_says(
     prepare(tenant, api, policies)
     config = yaml.safe_load(tenant.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = tenant.jobs.namespace
+    make_folder(tmp_path / "src", train_py="import helper\n", helper_py="x = 1\n")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     for command, output in shown():
         mine = kubeconfig if command.startswith("quota") else tmp_path / "config"

@@ -58,6 +58,17 @@ def test_why_says_what_waits_what_is_avoided_and_how_far_the_training_is():
         assert told in text
 
 
+def test_why_says_what_failed_last_and_what_it_printed():
+    lines = ["loss is inf", "", "bad flag"]
+    last = {"time": ago(300), "pod": "toy-worker-0", "rank": 1, "exitCode": 3, "logTail": lines}
+    told = why(job_report(stored_job(status=running_status(lastFailure=last))))
+    head = "Last failure: rank 1 of toy-worker-0, exit code 3, 5m ago; its last lines\n"
+    assert f"{head}  loss is inf\n  \n  bad flag\n\nChanges of size" in told
+    last = {"time": ago(300), "pod": "toy-master-0", "exitCode": -9}
+    told = why(job_report(stored_job(status=running_status(lastFailure=last))))
+    assert "Last failure: toy-master-0, signal 9, 5m ago; its last lines\n  Nothing of its log could be read.\n" in told
+
+
 def test_why_says_where_no_operator_has_looked_and_where_the_last_edit_is_not_answered():
     edited = stored_job()
     edited["metadata"]["generation"] = 2
@@ -72,7 +83,9 @@ def test_text_of_others_is_neither_markup_nor_a_command_to_the_terminal():
 
 def test_no_text_of_others_reaches_a_terminal_as_a_command_whatever_the_form():
     evil = "a\x1b[2J\x9b2J\x85b\x7f"
-    status = running_status(conditions=[condition("Ready", "True", evil, evil), condition(evil, "True", evil, evil)])
+    last = {"time": ago(1), "pod": evil, "logTail": [evil]}
+    conditions = [condition("Ready", "True", evil, evil), condition(evil, "True", evil, evil)]
+    status = running_status(conditions=conditions, lastFailure=last)
     report = job_report(stored_job(status=status))
     for text in (why(report), screen.as_json(report), screen.as_yaml(report)):
         assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text) == []

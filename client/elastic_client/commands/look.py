@@ -45,6 +45,9 @@ async def describe(cluster: Cluster, job: JobName, *, output: Output = Format.TA
         return
     target, at = screen.console(), now()
     screen.print_why(target, report, at)
+    if report.code:
+        target.print()
+        screen.print_paragraph(target, "Code", report.code)
     if report.pods:
         target.print()
         screen.print_pods(target, report)

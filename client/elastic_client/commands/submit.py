@@ -10,11 +10,12 @@ import typer
 
 from elastic_client import screen
 from elastic_client.cluster import Cluster
+from elastic_client.code import ship
 from elastic_client.command import result_of
 from elastic_client.commands.logs import follow_logs
 from elastic_client.commands.wait import await_end
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job, jobs_path
+from elastic_client.jobs import find_job
 
 if TYPE_CHECKING:
     from elastic_client.convert.commands import After
@@ -26,7 +27,7 @@ NEXT = ("why {}", "logs -f {}", "wait {}")
 def submit(made: Converted, after: After) -> None:
     """Makes the job, and does what is to come after. Raises typer.Exit with the code of a wait."""
     namespace = made.manifest["metadata"].get("namespace")
-    work = functools.partial(create, manifest=made.manifest, wait=after.wait, logs=after.logs)
+    work = functools.partial(create, made=made, wait=after.wait, logs=after.logs)
     if code := result_of(work, namespace=namespace):
         raise typer.Exit(code)
 
@@ -36,14 +37,14 @@ def read_job(name: str) -> Mapping[str, Any]:
     return result_of(functools.partial(find_job, name=name))
 
 
-async def create(cluster: Cluster, *, manifest: Mapping[str, Any], wait: bool, logs: bool) -> Code:
+async def create(cluster: Cluster, *, made: Converted, wait: bool, logs: bool) -> Code:
     """Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
     try:
-        job = await cluster.post(jobs_path(cluster.namespace), manifest, fieldValidation="Strict")
+        job = await ship.create(cluster, made.manifest, made.code)
     except ClientError as error:
         if "already exists" not in str(error):
             raise
-        name = manifest["metadata"]["name"]
+        name = made.manifest["metadata"]["name"]
         told = f"{error}: choose another --name, or begin with {cluster.command(f'delete {name}')}"
         raise ClientError(error.code, told) from None
     name = job["metadata"]["name"]

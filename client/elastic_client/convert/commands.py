@@ -175,6 +175,7 @@ def make_export_app(read_job: ReadJob | None = None) -> typer.Typer:
         with one_line():
             body = manifest.as_written(_job(job, filename, read_job))
             _write(manifest.to_yaml(manifest.in_namespace(body, _namespace(context))))
+            _say_code(body)
 
     return app
 
@@ -205,6 +206,9 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
     def run(
         context: typer.Context,
         image: Annotated[str, typer.Option("--image", "-i", help="Image with python, torch and your code.")] = "",
+        code: Annotated[
+            str, typer.Option(metavar="DIR", help="A folder to ship: the pods have it at /code, beside the image.")
+        ] = "",
         workers: Annotated[
             str,
             typer.Option(metavar="N|MIN:MAX", help="Pods, the master included, as torchrun's --nnodes. Default: 1."),
@@ -248,6 +252,7 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
                 RunFlags(
                     command=context.args,
                     image=image,
+                    code=code,
                     image_command=image_command,
                     name=name,
                     workers=workers,
@@ -371,14 +376,31 @@ def _is_finite(tree: object) -> bool:
 def _print(made: Converted, namespace: str) -> None:
     from elastic_client.convert import manifest
 
-    _write(manifest.to_yaml(manifest.in_namespace(made.manifest, namespace)))
+    objects = [made.manifest]
+    if made.code is not None:
+        from elastic_client.code.objects import by_hand, config_map
+
+        objects.insert(0, config_map(made.code))
+    _write("---\n".join(manifest.to_yaml(manifest.in_namespace(one, namespace)) for one in objects))
     _say(made)
+    if made.code is not None:
+        for line in by_hand(made.code):
+            typer.echo(line, err=True)
 
 
 def _write(text: str) -> None:
     """To standard output, every character as it is: click would take some away where no terminal reads."""
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _say_code(body: Mapping[str, Any]) -> None:
+    """The code is no part of the manifest, and goes with the job."""
+    from elastic_client.code.objects import MOUNT, code_of
+
+    if name := code_of(body["spec"]["template"]):
+        told = f"The code at {MOUNT} is in the ConfigMap {name}, which goes with the job: a copy needs it, too."
+        typer.echo(told, err=True)
 
 
 def _say(made: Converted) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elastic_api.invalid import ABSENT, FieldError, Path
+
+if TYPE_CHECKING:
+    from elastic_client.code.folder import Code
 
 UNKNOWN = "nothing is known here by that name"
 
@@ -25,12 +28,14 @@ class Converted:
 
     `kept` are the parts of the input that have another name or form now, `lost` those that are not in the manifest,
     each with the reason; what has the same name and value is in neither. `notes` say how the job is to be understood.
+    `code` is what the manifest mounts beside the image.
     """
 
     manifest: dict[str, Any]
     kept: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    code: Code | None = None
 
     def lines(self) -> list[str]:
         """All of it for people, one line each."""

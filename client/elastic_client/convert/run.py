@@ -10,7 +10,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from elastic_api.job import RuntimeMode
@@ -37,12 +37,13 @@ class RunFlags:
     """What is typed after `run`. Absent flags are "", None or ().
 
     `command` is what stands after the flags, torchrun's own flags before it included. `workers` and `nnodes` are sizes
-    such as "4" or "2:8". `gpus` is per pod, `cpu` and `memory` are quantities per pod. `large_shm` gives /dev/shm more
-    than 64 MB.
+    such as "4" or "2:8". `code` is a folder of this machine. `gpus` is per pod, `cpu` and `memory` are quantities per
+    pod. `large_shm` gives /dev/shm more than 64 MB.
     """
 
     command: Sequence[str] = ()
     image: str = ""
+    code: str = ""
     image_command: str = ""
     name: str = ""
     namespace: str = ""
@@ -69,7 +70,18 @@ RUN_FLAGS = tuple(f"--{one.name.replace('_', '-')}" for one in fields(RunFlags) 
 
 
 def from_flags(typed: RunFlags) -> Converted:
-    """The job of these flags. Raises ConvertError with the flag, its value and what to write instead."""
+    """The job of these flags, with the folder `code` read. Raises ConvertError with the flag and what to write."""
+    made = _job(typed)
+    if not typed.code:
+        return made
+    from elastic_client.code import folder, objects
+
+    code = folder.read(typed.code)
+    note = f"Code: {code}. The pods have it at {objects.MOUNT}, read-only."
+    return replace(made, manifest=objects.with_code(made.manifest, code), notes=(*made.notes, note), code=code)
+
+
+def _job(typed: RunFlags) -> Converted:
     report = Report()
     program = _program(typed, report)
     if not typed.image:

@@ -13,6 +13,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.template import gpus_of, main_container, requests_of
+from elastic_client.code.objects import MOUNT, code_of
 from elastic_client.convert.converted import ConvertError
 from elastic_client.convert.job_line import PER_POD, JobLine, Place, Variable, left_out, on_one_line
 from elastic_client.convert.manifest import check, fitting_name
@@ -154,6 +155,9 @@ def _not_here(spec: JobSpec) -> Iterator[str]:
         main = main_container(spec.template_of(role))
         yield f"The image {main['image']}: python, torch and all that the script needs must be on the nodes."
         for mount in main.get("volumeMounts") or []:
+            if mount["mountPath"] == MOUNT and (name := code_of(spec.template_of(role))):
+                yield f"The code at {MOUNT} (ConfigMap {name}): put the folder that it was made of there on all nodes."
+                continue
             source: dict[str, Any] = next((v for v in pod.get("volumes") or [] if v["name"] == mount["name"]), {})
             yield f"The volume at {mount['mountPath']} ({_source(source)}): make it a folder that all nodes see."
         if fields := left_out(main, (*CONTAINER, "volumeMounts")):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
+from elastic_client.code.objects import MOUNT, code_of
 from elastic_client.convert.converted import ConvertError
 from elastic_client.convert.job_line import JobLine, Place
 from elastic_client.convert.manifest import check, fitting_name
@@ -48,18 +49,25 @@ def to_torchrun(
     spec = check(body)
     metadata = body.get("metadata") or {}
     name = fitting_name(str(metadata.get("name") or metadata.get("generateName") or "job"))
+    code = [*_code(spec)]
     number = spec.sizes()[-1] if nodes is None else nodes
     if standalone or spec.sizes() == (1,):
-        return [f"# {name} on one machine", _alone(JobLine(spec, ROLE_MASTER), name)]
+        return [f"# {name} on one machine", *code, _alone(JobLine(spec, ROLE_MASTER), name)]
     if number not in spec.sizes():
         raise ConvertError(f"--nodes {number}: the job may have {_sizes(spec)}: write one of these")
     place = f"{host}:{MASTER_PORT}"
-    lines = [f"# {name} on {number} machines: one line on each. They wait for each other at {place}."]
+    lines = [f"# {name} on {number} machines: one line on each. They wait for each other at {place}.", *code]
     for index in range(number):
         role = ROLE_WORKER if index else ROLE_MASTER
         lines.append(f"# machine {index + 1}" + ("" if index else f", which the others reach as {host}"))
         lines.append(_meeting(JobLine(spec, role), spec, name, number, host, index))
     return lines
+
+
+def _code(spec: JobSpec) -> Iterator[str]:
+    """Where the code is, if it came by `run --code`."""
+    if name := code_of(spec.template_of(ROLE_MASTER)):
+        yield f"# The code at {MOUNT} is in the ConfigMap {name}: put the folder that it was made of there."
 
 
 def _sizes(spec: JobSpec) -> str:

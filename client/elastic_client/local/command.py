@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -125,15 +126,24 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
 
     typed = RunFlags(command=values["context"].args, **{name: values[name] or _empty(name) for name in OF_TYPED})
     environ = dict(os.environ)
+    folder = _in_folder(values["code"])
     here = machine.look(python, environ)
     # These need Linux, too.
     from elastic_client.local.plan import plan
     from elastic_client.local.run import train
 
-    made = plan(typed, here, checkpoint_path=checkpoint_path, ports=machine.ports(port))
-    for line in [*(flag for name, flag in CLUSTER_ONLY.items() if values[name]), *made.dropped]:
-        screen.note(f"not used on this machine: {line}")
-    return train(made, environ)
+    with folder:
+        made = plan(typed, here, checkpoint_path=checkpoint_path, ports=machine.ports(port))
+        for line in [*(flag for name, flag in CLUSTER_ONLY.items() if values[name]), *made.dropped]:
+            screen.note(f"not used on this machine: {line}")
+        return train(made, environ)
+
+
+def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
+    """The folder that --code names is the working directory, as in a pod. Raises ClientError, USAGE."""
+    if code and not Path(code).is_dir():
+        raise ClientError(Code.USAGE, f"--code {code}: is no folder: write the one with your script, such as --code .")
+    return contextlib.chdir(code or ".")
 
 
 def _empty(name: str) -> Any:

@@ -18,6 +18,7 @@ REFUSED = [
     (("--dry-run", "--local"), "--dry-run: --local makes nothing in a cluster; leave one of the two out"),
     (("--checkpoint-path", "c.pt"), "--checkpoint-path c.pt: only for a run on this machine: add --local"),
     (("--python", "python3"), "--python python3: only for a run on this machine: add --local"),
+    (("--local", "--code", "/nowhere"), "--code /nowhere: is no folder: write the one with your script"),
     (("--local", "--port", "80"), "Invalid value for '--port'"),
     (("--local", "--python", "python9"), "--python: no python can train: python9: there is no such program"),
 ]

@@ -106,8 +106,9 @@ def test_a_run_changes_its_size_beside_scale_and_ends_at_ctrl_c_after_a_checkpoi
         assert run.left() == []
 
 
-def test_a_run_that_succeeds_exits_with_0(tmp_path):
-    with Training(tmp_path, "--workers", "2", "--", SCRIPTS / "train.py", tmp_path, "--epochs", 3) as run:
+def test_a_run_that_succeeds_exits_with_0_and_runs_where_the_code_is(tmp_path):
+    words = ("--workers", "2", "--code", SCRIPTS, "--", "train.py", tmp_path, "--epochs", 3)
+    with Training(tmp_path, *words) as run:
         assert run.end() == Code.DONE, run.said()
         assert "run toy: succeeded after" in run.err.read_text()
         assert {file.name for file in tmp_path.glob("finished-*")} == {"finished-0", "finished-1"}

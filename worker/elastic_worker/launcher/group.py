@@ -253,7 +253,8 @@ class Group:
             return
         why = what_happened(rank, code, process.error)
         log.warning("%s", brief(why))
-        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why)))
+        last = "\n".join(process.last_lines())
+        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last))
 
     async def _watch_first_step(self, record: Part) -> None:
         """Report the generation's first step, and the seconds since the last step before it."""

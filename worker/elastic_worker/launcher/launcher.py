@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from elastic_worker import contract, wire
+from elastic_worker import contract, last_lines, wire
 from elastic_worker.checkpoint.watch import CheckpointWatch
 from elastic_worker.coordinator.part import Part
+from elastic_worker.last_lines import LastLines
 from elastic_worker.launcher.arguments import Arguments
 from elastic_worker.launcher.command import Command
 from elastic_worker.launcher.coordinating import CoordinatorProcess
@@ -245,7 +246,9 @@ class Launcher:
         self._end_with(DONE)
 
     async def _on_fail(self, order: orders.Fail) -> None:
-        self._end_with(Ending(order.exit_code, order.message))
+        lines = last_lines.shown(order.last_lines.split("\n"))
+        last = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
+        self._end_with(Ending(order.exit_code, order.message, last))
 
     async def _on_leave(self, order: orders.Leave) -> None:
         self._save = order.save

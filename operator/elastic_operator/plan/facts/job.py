@@ -20,11 +20,26 @@ STARTS = ("", "ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
+class LastOutput:
+    """What the process printed last that failed first. `pod` is its own, which need not be the one that says this.
+
+    `exit_code` is negative for a signal. `rank` is None and the lines are the whole container's where its log names no
+    rank.
+    """
+
+    pod: str
+    exit_code: int | None
+    rank: int | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MainContainer:
     """State of a pod's main container; all None/False before it starts.
 
     `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
-    process that failed first in it, negative for a signal, if its log names it. `waiting_container` is the container
+    process that failed first in it, negative for a signal, if its log names it. `last_output`: None until it has failed
+    and its log was read. `waiting_container` is the container
     that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
     began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
     kubelet names no trouble, so an init container runs or an image is pulled (136).
@@ -42,6 +57,7 @@ class MainContainer:
     is_on_its_way: bool = False
     is_consequence: bool = False
     script_exit_code: int | None = None
+    last_output: LastOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
