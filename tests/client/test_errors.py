@@ -25,6 +25,8 @@ USAGE = [
     (("wait", "toy", "--timeout", "soon"), "such as 10m"),
     (("logs", "toy", "--rank", "-1"), "--rank"),
     (("why",), "Missing argument 'JOB'"),
+    (("quota", "set", "vision"), "there is nothing to set: write one of --guaranteed"),
+    (("quota", "set", "vision", "--guaranteed", "-1"), "--guaranteed '-1': write a number"),
     (("list", "-n", "team/../a"), "write the name of a namespace"),
     (("why", "toy", "-n", "Team"), "write the name of a namespace"),
 ]
@@ -41,6 +43,7 @@ NAMING = [
     ("scale", "--", "?", "2:3"),
     ("delete", "--", "toy", "?"),
     ("quota", "describe", "--", "?"),
+    ("quota", "set", "--weight", "2", "--", "?"),
 ]
 
 
