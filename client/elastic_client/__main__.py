@@ -14,7 +14,20 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from elastic_client.command import all_placed, on_cluster, placed, remember_place
-from elastic_client.commands import change, completion, doctor, events, logs, look, quota, quota_set, submit, top, wait
+from elastic_client.commands import (
+    change,
+    completion,
+    doctor,
+    events,
+    logs,
+    look,
+    quota,
+    quota_set,
+    restart,
+    submit,
+    top,
+    wait,
+)
 from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
 from elastic_client.local.command import add_local, or_local
@@ -42,6 +55,7 @@ app.command("top")(on_cluster(top.top))
 app.command("scale")(or_local(on_cluster(change.scale)))
 app.command("suspend")(on_cluster(change.suspend))
 app.command("resume")(on_cluster(change.resume))
+app.command("restart")(on_cluster(restart.restart))
 app.command("delete")(on_cluster(change.delete))
 quotas.command("list")(on_cluster(quota.list_quotas))
 quotas.command("describe")(on_cluster(quota.describe_quota))

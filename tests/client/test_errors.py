@@ -40,6 +40,7 @@ NAMING = [
     ("wait", "--", "?"),
     ("suspend", "--", "?"),
     ("resume", "--", "?"),
+    ("restart", "--", "?"),
     ("scale", "--", "?", "2:3"),
     ("delete", "--", "toy", "?"),
     ("quota", "describe", "--", "?"),
@@ -227,6 +228,7 @@ def test_a_job_that_is_not_there_is_answered_with_near_names_or_its_namespace(
         ("scale", "no", "2"),
         ("suspend", "no"),
         ("resume", "no"),
+        ("restart", "no"),
         ("delete", "no"),
     ],
 )
