@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elastic_client import screen
-from elastic_client.commands.change import Bounds, bounds
+from elastic_client.commands.change import Bounds, bounds, check_least
 from elastic_client.exits import ClientError, Code
 from elastic_client.screen import Format
-from elastic_client.words import counted, sizes
+from elastic_client.words import sizes
 
 if TYPE_CHECKING:
     from elastic_client.local.place import Run
@@ -171,9 +171,7 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
         told = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
         raise ClientError(Code.USAGE, f"--output {output}: {told}")
     before = place.read_sizes(run.name, at=at)
-    if size.small is None and size.big < before.fewest:
-        told = f"SIZE {size.big}: run {run.name} has {counted(before.fewest, 'pod')} at least"
-        raise ClientError(Code.USAGE, f"{told}; write {size.big}:{size.big} to lower both bounds")
+    check_least(size, before.fewest, what=f"run {run.name}")
     after = place.Sizes(before.fewest if size.small is None else size.small, size.big)
     check_room(after, run.room, run.gpus_each, flag=f"SIZE {after.fewest}:{after.most}")
     place.write_sizes(run.name, after, at=at)
