@@ -13,6 +13,7 @@ import yaml
 from elastic_client import cluster as connection
 from elastic_client import jobs as jobs_module
 from elastic_client.exits import MEANINGS, Code
+from elastic_client.release import own_version
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import kubeconfig_of
 from tests.client.conftest import Elastic, Tenant
@@ -20,7 +21,7 @@ from tests.client.conftest import Elastic, Tenant
 USAGE = [
     (("lst",), "Did you mean 'list'?"),
     (("list", "-o", "xml"), "'table', 'wide', 'json', 'yaml', 'name'"),
-    (("scale", "toy"), "SIZE 'toy': write 2:8"),
+    (("scale", "toy"), "SIZE: write how many pods, as in `scale toy 4`"),
     (("scale", "toy", "8:2"), "write 2:8"),
     (("wait", "toy", "--timeout", "soon"), "such as 10m"),
     (("logs", "toy", "--rank", "-1"), "--rank"),
@@ -76,6 +77,14 @@ def test_delete_of_what_is_no_name_deletes_nothing(tenant: Tenant, name):
         "elasticpytorchjob.elastic-pytorch.dev/other",
         "elasticpytorchjob.elastic-pytorch.dev/toy",
     ]
+
+
+def test_the_program_says_its_version(elastic: Elastic):
+    assert elastic("--version").out == f"elastic {own_version()}\n"
+
+
+def test_the_help_of_run_shows_where_the_script_stands(elastic: Elastic):
+    assert "Usage: elastic run [OPTIONS] -- SCRIPT [ARG]..." in elastic("run", "--help").out
 
 
 def test_help_names_each_exit_code(elastic: Elastic):

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +59,7 @@ CLUSTER_ONLY = {
 }
 """What `run` knows and this machine does not need, so that one line serves both."""
 OF_TYPED = ("name", "workers", "min_replicas", "max_replicas", "gpus", "nproc_per_node", "env")
+NO_SIZE = "SIZE: write how many pods, as in `scale {} 4`"
 OptionalSize = Annotated[
     Bounds | None, typer.Argument(metavar="SIZE", parser=bounds, help="Pods, master included: 2:8, or 4 for at most 4.")
 ]
@@ -81,8 +82,15 @@ def or_local(scale: Command) -> Command:
 
     @functools.wraps(scale)
     def run(**values: Any) -> None:
-        if not _scaled_here(values):
+        if _scaled_here(values):
+            return
+        try:
             scale(**values)
+        except ClientError as error:
+            if error.code != Code.UNREACHABLE or _names_a_cluster(values):
+                raise
+            told = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
+            raise ClientError(error.code, f"{told}: {error}") from None
 
     return _signed(run, parameters)
 
@@ -123,6 +131,7 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
     from elastic_client.convert.run import RunFlags
     from elastic_client.local import machine
 
+    _check_script(values["context"].args)
     typed = RunFlags(command=values["context"].args, **{name: values[name] or _empty(name) for name in OF_TYPED})
     environ = dict(os.environ)
     here = machine.look(python, environ)
@@ -136,6 +145,13 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
     return train(made, environ)
 
 
+def _check_script(words: Sequence[str]) -> None:
+    """Raises ClientError, USAGE where the script is not there; each pod would say so, and start again."""
+    if words and words[0].endswith(".py") and not Path(words[0]).is_file():
+        told = f"there is no such file in {Path.cwd()}; write the path of your script"
+        raise ClientError(Code.USAGE, f"-- {words[0]}: {told}")
+
+
 def _empty(name: str) -> Any:
     """What RunFlags has for a flag that is absent."""
     return {"env": (), "min_replicas": None, "max_replicas": None}.get(name, "")
@@ -146,21 +162,28 @@ def _scaled_here(values: dict[str, Any]) -> bool:
     name, size = values["job"], values["size"]
     if sys.platform != "linux":  # nothing trains by --local elsewhere
         if size is None:
-            raise ClientError(Code.USAGE, f"SIZE: write how many pods, as in `scale {name} 4`")
+            raise ClientError(Code.USAGE, NO_SIZE.format(name))
         return False
     from elastic_client.local import place
 
     at = place.folder()
     if size is None:
+        if name[:1].isalpha():
+            raise ClientError(Code.USAGE, NO_SIZE.format(name))
         wanted = bounds(name)
         _scale(place.only(name, at=at), wanted, values["output"], at)
         return True
-    if any(value for key, value in values.items() if key.startswith("in_")):
+    if _names_a_cluster(values):
         return False
     if (run := place.find(name, at=at)) is None:
         return False
     _scale(run, size, values["output"], at)
     return True
+
+
+def _names_a_cluster(values: dict[str, Any]) -> bool:
+    """Whether a flag says that a cluster's job is meant."""
+    return any(value for key, value in values.items() if key.startswith("in_"))
 
 
 def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
