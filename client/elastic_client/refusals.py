@@ -15,6 +15,7 @@ NOT_INSTALLED = (
     "this cluster has no {plural} ({version}): the operator is not installed, or its release is too old;"
     " ask its administrator, or see `kubectl elastic doctor`"
 )
+VIEWER = "view"
 QUOTA_ADMIN = "elastic-pytorch-quota-admin"
 """Of the chart, under the name that docs/install.md installs it by; another release's role begins with its own."""
 LOGIN = "your credentials are not accepted: log in again, or name another context by --context"
@@ -66,8 +67,8 @@ def _forbidden(told: Mapping[str, Any], path: str) -> str:
         return message
     if path.startswith(COLLECTION):
         reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
-        role = f"`{'view' if reads else QUOTA_ADMIN}`"
-        return f"{message}: ask an administrator for a ClusterRoleBinding to the cluster role {role}"
+        role = VIEWER if reads else QUOTA_ADMIN
+        return f"{message}: ask an administrator for a ClusterRoleBinding to the cluster role `{role}`"
     if message.endswith("at the cluster scope"):
         return f"{message}: ask an administrator for a ClusterRoleBinding that lets you, or look in one namespace by -n"
     return f"{message}: ask for the cluster role `view` or `edit` in that namespace, or name another by -n"

@@ -72,7 +72,8 @@ async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TAB
     """Take a job's pods away; it keeps its place and its checkpoints."""
     before = (await find_report(cluster, job)).job
     after = await patched(cluster, job, {"suspend": True})
-    _show(after, output, f"job {job} is suspended: its {counted(before.pods, 'pod')} stop")
+    pods = f"its {counted(before.pods, 'pod')} stop" if before.pods else "it has no pods"
+    _show(after, output, f"job {job} is suspended: {pods}")
 
 
 async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
@@ -86,7 +87,7 @@ async def delete(cluster: Cluster, jobs: JobNames) -> None:
     """Delete jobs with their pods. Checkpoints on volumes stay."""
     for job in jobs:
         check_name(job)
-    for job in jobs:
+    for job in dict.fromkeys(jobs):
         await remove(cluster, job)
         screen.console().print(f"job {job} is deleted", soft_wrap=True)
 

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from elastic_api.job import API_VERSION
-from elastic_api.policy import COLLECTION, KIND
+from elastic_api.policy import COLLECTION, KIND, PolicySpec
 from elastic_client import screen
 from elastic_client.cluster import Cluster, Object
 from elastic_client.command import with_cluster
 from elastic_client.commands.quota import PolicyName, find_policy
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import check_name
-from elastic_client.refusals import ConflictError
+from elastic_client.refusals import QUOTA_ADMIN, VIEWER, ConflictError
 from elastic_client.words import is_name
 
 DEFAULT_FLAVOR = "default"
@@ -216,6 +217,8 @@ async def _found(cluster: Cluster, policy: str, *, creates: bool) -> Object | No
     try:
         return await find_policy(cluster, policy)
     except ClientError as error:
+        if error.code == Code.NOT_ALLOWED:  # the role that lets them look would not let them change
+            raise ClientError(error.code, str(error).replace(f"`{VIEWER}`", f"`{QUOTA_ADMIN}`")) from None
         if error.code != Code.NOT_FOUND:
             raise
         if creates:
@@ -278,4 +281,13 @@ def _as_yaml(policy: str, before: Object | None, spec: Mapping[str, Any]) -> str
 
     meta = before["metadata"] if before else {}
     kept = {key: {k: v for k, v in (meta.get(key) or {}).items() if k != LAST_APPLIED} for key in KEPT_METADATA}
-    return to_yaml(_manifest(policy, {key: value for key, value in kept.items() if value}, spec))
+    return to_yaml(_manifest(policy, {key: value for key, value in kept.items() if value}, _as_written(spec)))
+
+
+def _as_written(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec without defaults, in the order of the reference; as it is where it has fields of a newer release."""
+    try:
+        written = PolicySpec.model_validate(spec)
+    except ValidationError:
+        return spec
+    return written.model_dump(mode="json", by_alias=True, exclude_defaults=True)
