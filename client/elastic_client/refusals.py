@@ -65,13 +65,14 @@ def _forbidden(told: Mapping[str, Any], path: str) -> str:
     message = _line(told.get("message") or "the API server forbids it")
     if "cannot" not in message:  # a quota or an admission policy, which says itself what to do
         return message
+    reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
     if path.startswith(COLLECTION):
-        reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
         role = VIEWER if reads else QUOTA_ADMIN
         return f"{message}: ask an administrator for a ClusterRoleBinding to the cluster role `{role}`"
     if message.endswith("at the cluster scope"):
         return f"{message}: ask an administrator for a ClusterRoleBinding that lets you, or look in one namespace by -n"
-    return f"{message}: ask for the cluster role `view` or `edit` in that namespace, or name another by -n"
+    role = "`view` or `edit`" if reads else "`edit`"
+    return f"{message}: ask for the cluster role {role} in that namespace, or name another by -n"
 
 
 def _not_found(told: Mapping[str, Any], path: str, server: str) -> ClientError:
