@@ -13,6 +13,7 @@ from generate import (
     dashboard,
     fields_reference,
     install_manifest,
+    llms_text,
     metrics_reference,
     protocol_reference,
     values_table,
@@ -54,5 +55,6 @@ ALL = (
     Artifact(fields_reference.PATH, fields_reference.text),
     Artifact(protocol_reference.PATH, protocol_reference.text),
     Artifact(CLIENT_SCHEMA, documents.schema),
+    Artifact(llms_text.PATH, llms_text.text),
     Artifact(install_manifest.PATH, install_manifest.text, needs_helm=True),
 )

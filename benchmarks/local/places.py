@@ -14,8 +14,8 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.parse import parse_spec
+from elastic_api.pod_names import pod_name
 from elastic_operator.build import elastic, environment
-from elastic_operator.build.names import pod_name
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract
 

@@ -13,8 +13,21 @@ from types import FrameType
 import typer
 from typer.exceptions import Abort, TyperException
 
-from elastic_client.command import all_placed, on_cluster, remember_place
-from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait
+from elastic_client.command import all_placed, on_cluster, placed, remember_place
+from elastic_client.commands import (
+    change,
+    completion,
+    doctor,
+    events,
+    logs,
+    look,
+    quota,
+    quota_set,
+    restart,
+    submit,
+    top,
+    wait,
+)
 from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
 from elastic_client.local.command import add_local, or_local
@@ -42,9 +55,11 @@ app.command("top")(on_cluster(top.top))
 app.command("scale")(or_local(on_cluster(change.scale)))
 app.command("suspend")(on_cluster(change.suspend))
 app.command("resume")(on_cluster(change.resume))
+app.command("restart")(on_cluster(restart.restart))
 app.command("delete")(on_cluster(change.delete))
 quotas.command("list")(on_cluster(quota.list_quotas))
 quotas.command("describe")(on_cluster(quota.describe_quota))
+quotas.command("set")(placed(quota_set.set_quota))
 app.add_typer(quotas, name="quota")
 app.command("doctor")(on_cluster(doctor.doctor))
 app.command("completion")(completion.completion)

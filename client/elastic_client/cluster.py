@@ -84,9 +84,13 @@ class Cluster:
         """The answer to GET `path`, as JSON. Raises ClientError for every failure."""
         return await self._json("GET", path, headers={"Accept": accept}, params=params)
 
-    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str = MERGE_PATCH) -> Object:
-        """The object after a patch of that kind. Raises ClientError, REFUSED where a field would be wrong."""
-        return await self._json("PATCH", path, headers={"Content-Type": kind}, content=json.dumps(change))
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str = MERGE_PATCH, **params: str) -> Object:
+        """The object after a patch of that kind. Raises ClientError, REFUSED where a field would be wrong.
+
+        Where `change` names a resourceVersion that is not the object's: ConflictError.
+        """
+        headers = {"Content-Type": kind}
+        return await self._json("PATCH", path, headers=headers, content=json.dumps(change), params=params)
 
     async def post(self, path: str, body: Mapping[str, Any], **params: str) -> Object:
         """The object that was created. Raises ClientError, REFUSED where a field is wrong."""

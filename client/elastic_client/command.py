@@ -18,6 +18,7 @@ import typer
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_name
+from elastic_client.release import own_version
 from elastic_client.screen import Format
 
 P = ParamSpec("P")
@@ -58,7 +59,23 @@ JobNames = Annotated[list[str], typer.Argument(metavar="JOB...", help="Names of 
 _place: ContextVar[Place] = ContextVar("place")
 
 
-def remember_place(namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"elastic {own_version()}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print this client's version and exit.")
+]
+
+
+def remember_place(
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    version: Version = False,  # noqa: ARG001 - its callback has answered
+) -> None:
     """Flags that stand before the command."""
     _place.set(Place(namespace, context, kubeconfig))
 

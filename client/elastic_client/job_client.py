@@ -21,12 +21,12 @@ from elastic_client import screen
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.code import ship
 from elastic_client.commands import logs
-from elastic_client.commands.change import bounds, patched, remove
+from elastic_client.commands.change import bounds, patched, remove, resized
 from elastic_client.commands.wait import at_its_end
 from elastic_client.documents import JobList, JobReport, job_report, status_of
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_name, check_namespace, find_job
-from elastic_client.words import counted, now
+from elastic_client.words import now
 
 if TYPE_CHECKING:
     from elastic_client.code.folder import Code as Folder
@@ -114,11 +114,7 @@ class AsyncJobClient:
         wanted = bounds(str(size))
         async with self._cluster() as cluster:
             before = job_report(await find_job(cluster, name)).job
-            if wanted.small is None and wanted.big < before.min_pods:
-                told = f"size {size}: job {name} has {counted(before.min_pods, 'pod')} at least"
-                raise ClientError(Code.USAGE, f"{told}; write '{size}:{size}' to lower both bounds")
-            lower = {} if wanted.small is None else {"minReplicas": wanted.small}
-            return await patched(cluster, name, {**lower, "maxReplicas": wanted.big})
+            return await resized(cluster, before, wanted)
 
     async def suspend(self, name: str) -> JobReport:
         """Take its pods away; it keeps its place and its checkpoints."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_client.cluster import TABLE, Cluster, Object
 from elastic_client.documents import JobList, JobReport, JobRow, job_report, job_row, table_rows
@@ -79,11 +77,6 @@ def check_name(name: str, *, kind: str = "job", example: str = "toy") -> None:
     """Raises ClientError, USAGE for what is no name: as a path it could be all jobs, or another request."""
     if not is_name(name):
         raise ClientError(Code.USAGE, f"{kind.upper()} {name!r}: write a {kind}'s name alone, such as {example}")
-
-
-def is_pod_of(job: str, pod: str) -> bool:
-    """Whether a pod of that job may be called so."""
-    return re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", pod) is not None
 
 
 async def no_such_job(cluster: Cluster, name: str) -> ClientError:

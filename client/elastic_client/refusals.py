@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elastic_api.job import API_VERSION, GROUP
+from elastic_api.policy import COLLECTION
 from elastic_client.exits import ClientError, Code
 from elastic_client.words import printable
 
@@ -14,6 +15,9 @@ NOT_INSTALLED = (
     "this cluster has no {plural} ({version}): the operator is not installed, or its release is too old;"
     " ask its administrator, or see `kubectl elastic doctor`"
 )
+VIEWER = "view"
+QUOTA_ADMIN = "elastic-pytorch-quota-admin"
+"""Of the chart, under the name that docs/install.md installs it by; another release's role begins with its own."""
 LOGIN = "your credentials are not accepted: log in again, or name another context by --context"
 NO_API_SERVER = "{server} does not answer as an API server: check the address in your kubeconfig"
 
@@ -22,17 +26,23 @@ class GoneError(ClientError):
     """The server no longer knows the version that a watch began with: list again."""
 
 
+class ConflictError(ClientError):
+    """The object has changed since it was read: read it again."""
+
+
 def refusal(status: int, body: bytes, path: str, *, server: str) -> ClientError:
     """The error for an answer with HTTP status `status` >= 400 to a request for `path`."""
     told = _status_object(body)
     if status == 401:
         return ClientError(Code.NOT_ALLOWED, LOGIN)
     if status == 403:
-        return ClientError(Code.NOT_ALLOWED, _forbidden(told))
+        return ClientError(Code.NOT_ALLOWED, _forbidden(told, path))
     if status == 404:
         return _not_found(told, path, server)
     if status == 410:
         return GoneError(Code.DEFECT, _line(told.get("message") or "that version is gone"))
+    if told.get("reason") == "Conflict":
+        return ConflictError(Code.REFUSED, _invalid(told))
     if status in (400, 409, 422):
         return ClientError(Code.REFUSED, _invalid(told))
     if status == 429 or status >= 500:
@@ -50,14 +60,19 @@ def _status_object(body: bytes) -> Mapping[str, Any]:
     return told if isinstance(told, dict) and told.get("kind") == "Status" else {}
 
 
-def _forbidden(told: Mapping[str, Any]) -> str:
+def _forbidden(told: Mapping[str, Any], path: str) -> str:
     """The API server's words, which name user, verb, resource and namespace."""
     message = _line(told.get("message") or "the API server forbids it")
     if "cannot" not in message:  # a quota or an admission policy, which says itself what to do
         return message
+    reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
+    if path.startswith(COLLECTION):
+        role = VIEWER if reads else QUOTA_ADMIN
+        return f"{message}: ask an administrator for a ClusterRoleBinding to the cluster role `{role}`"
     if message.endswith("at the cluster scope"):
         return f"{message}: ask an administrator for a ClusterRoleBinding that lets you, or look in one namespace by -n"
-    return f"{message}: ask for the cluster role `view` or `edit` in that namespace, or name another by -n"
+    role = "`view` or `edit`" if reads else "`edit`"
+    return f"{message}: ask for the cluster role {role} in that namespace, or name another by -n"
 
 
 def _not_found(told: Mapping[str, Any], path: str, server: str) -> ClientError:

@@ -10,9 +10,9 @@ from hypothesis import given
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.nnodes import frozen_nnodes
 from elastic_api.parse import parse_spec
+from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint, nproc_of
-from elastic_operator.build.names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations

@@ -114,7 +114,7 @@ def test_a_job_is_scaled_suspended_resumed_and_deleted(tenant: Tenant):
     assert tenant.jobs.get("toy")["spec"]["suspend"]
     assert tenant("resume", "toy").code == 0
     assert not tenant.jobs.get("toy")["spec"]["suspend"]
-    assert tenant("delete", "toy").out == "job toy is deleted\n"
+    assert tenant("delete", "toy", "toy").out == "job toy is deleted\n"
     assert tenant.jobs.api.get(f"{tenant.jobs.path}/toy").status_code == httpx.codes.NOT_FOUND
 
 

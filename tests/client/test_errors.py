@@ -16,6 +16,7 @@ import yaml
 from elastic_client import cluster as connection
 from elastic_client import jobs as jobs_module
 from elastic_client.exits import MEANINGS, Code
+from elastic_client.release import own_version
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.operators import kubeconfig_of
 from tests.client.conftest import Elastic, Tenant
@@ -23,11 +24,13 @@ from tests.client.conftest import Elastic, Tenant
 USAGE = [
     (("lst",), "Did you mean 'list'?"),
     (("list", "-o", "xml"), "'table', 'wide', 'json', 'yaml', 'name'"),
-    (("scale", "toy"), "SIZE 'toy': write 2:8"),
+    (("scale", "toy"), "SIZE: write how many pods, as in `scale toy 4`"),
     (("scale", "toy", "8:2"), "write 2:8"),
     (("wait", "toy", "--timeout", "soon"), "such as 10m"),
     (("logs", "toy", "--rank", "-1"), "--rank"),
     (("why",), "Missing argument 'JOB'"),
+    (("quota", "set", "vision"), "there is nothing to set: write one of --guaranteed"),
+    (("quota", "set", "vision", "--guaranteed", "-1"), "--guaranteed '-1': write a number"),
     (("list", "-n", "team/../a"), "write the name of a namespace"),
     (("why", "toy", "-n", "Team"), "write the name of a namespace"),
 ]
@@ -41,9 +44,11 @@ NAMING = [
     ("wait", "--", "?"),
     ("suspend", "--", "?"),
     ("resume", "--", "?"),
+    ("restart", "--", "?"),
     ("scale", "--", "?", "2:3"),
     ("delete", "--", "toy", "?"),
     ("quota", "describe", "--", "?"),
+    ("quota", "set", "--weight", "2", "--", "?"),
 ]
 
 
@@ -75,6 +80,14 @@ def test_delete_of_what_is_no_name_deletes_nothing(tenant: Tenant, name):
         "elasticpytorchjob.elastic-pytorch.dev/other",
         "elasticpytorchjob.elastic-pytorch.dev/toy",
     ]
+
+
+def test_the_program_says_its_version(elastic: Elastic):
+    assert elastic("--version").out == f"elastic {own_version()}\n"
+
+
+def test_the_help_of_run_shows_where_the_script_stands(elastic: Elastic):
+    assert "Usage: elastic run [OPTIONS] -- SCRIPT [ARG]..." in elastic("run", "--help").out
 
 
 def test_help_names_each_exit_code(elastic: Elastic):
@@ -241,6 +254,7 @@ def test_a_job_that_is_not_there_is_answered_with_near_names_or_its_namespace(
         ("scale", "no", "2"),
         ("suspend", "no"),
         ("resume", "no"),
+        ("restart", "no"),
         ("delete", "no"),
     ],
 )
@@ -266,7 +280,8 @@ def test_the_namespace_of_others_is_forbidden_in_the_servers_words(tenant: Tenan
     assert ended.code == Code.NOT_ALLOWED
     line = ended.err.splitlines()[-1]
     assert 'in the namespace "kube-system"' in line
-    assert "ask for the cluster role `view` or `edit`" in line
+    assert "ask for the cluster role `" in line
+    assert ("`view` or" in line) == (words[0] != "delete")
 
 
 @pytest.mark.apiserver

@@ -77,7 +77,7 @@ async def test_both_clients_wait_until_the_job_has_ended(tenant):
 WRONG = [
     (lambda jobs: jobs.get("tou"), Code.NOT_FOUND, "job 'tou': namespace .* did you mean toy"),
     (lambda jobs: jobs.wait("toy", timeout_seconds=0.5), Code.TIMED_OUT, "job toy has not ended within 0.5 s"),
-    (lambda jobs: jobs.scale("toy", 1), Code.USAGE, "size 1: job toy has 2 pods at least; write '1:1'"),
+    (lambda jobs: jobs.scale("toy", 1), Code.USAGE, "SIZE 1: job toy has 2 pods at least; write 1:1"),
     (lambda jobs: jobs.scale("toy", "many"), Code.USAGE, "SIZE 'many': write 2:8"),
     (lambda jobs: jobs.create(manifest("toy")), Code.REFUSED, "already exists"),
     (lambda jobs: jobs.create(RunFlags(command=["t.py"])), Code.USAGE, "--image: write the image"),
@@ -174,3 +174,24 @@ def test_a_notebook_that_imports_the_client_pulls_neither_kopf_nor_the_operator_
     asked = "import sys, elastic_client.job_client; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=60)
     assert not {"elastic_operator", "kopf", "kubernetes", "torch", "kr8s"} & set(done.stdout.split())
+
+
+@pytest.mark.processes
+def test_the_package_has_both_clients_and_imports_them_when_they_are_asked_for():
+    """Each command imports the package, and its start should not wait for what it does not need."""
+    code = """
+import sys, elastic_client
+print({"typer", "kr8s", "httpx", "pydantic"} & {*sys.modules})
+from elastic_client import AsyncJobClient, JobClient
+print({"kr8s"} & {*sys.modules}, AsyncJobClient.__name__, JobClient.__name__)
+try:
+    elastic_client.JobsClient
+except AttributeError as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == [
+        "set()",
+        "set() AsyncJobClient JobClient",
+        "module 'elastic_client' has no attribute 'JobsClient'",
+    ]

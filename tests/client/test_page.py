@@ -12,8 +12,8 @@ import yaml
 
 from elastic_api.policy import COLLECTION
 from elastic_client.__main__ import app, runs
-from elastic_client.commands.doctor import own_version
 from elastic_client.exits import MEANINGS
+from elastic_client.release import own_version
 from tests.api.policies import make_policy
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.policies_api import MERGE, Policies, quota

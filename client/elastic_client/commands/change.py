@@ -11,7 +11,7 @@ import typer
 from elastic_client import screen
 from elastic_client.cluster import Cluster
 from elastic_client.command import JobName, JobNames, Output
-from elastic_client.documents import JobReport, job_report
+from elastic_client.documents import JobReport, JobRow, job_report
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import check_name, find_report, job_path, no_such_job
 from elastic_client.screen import Format, printed
@@ -49,21 +49,31 @@ Size = Annotated[
 async def scale(cluster: Cluster, job: JobName, size: Size, *, output: Output = Format.TABLE) -> None:
     """Change how many pods a job may have: 2:8 sets both bounds, 4 the upper one, as `kubectl scale` does."""
     before = (await find_report(cluster, job)).job
-    big = size.big
-    if size.small is None and big < before.min_pods:
-        told = f"SIZE {big}: job {job} has {before.min_pods} pods at least; write {big}:{big} to lower both bounds"
-        raise ClientError(Code.USAGE, told)
-    lower = {} if size.small is None else {"minReplicas": size.small}
-    after = await patched(cluster, job, {**lower, "maxReplicas": big})
+    after = await resized(cluster, before, size)
     new, old = sizes(after.job.min_pods, after.job.max_pods), sizes(before.min_pods, before.max_pods)
     _show(after, output, f"job {job} may have {new} pods (before: {old}); see {cluster.command(f'why {job}')}")
+
+
+async def resized(cluster: Cluster, before: JobRow, size: Bounds) -> JobReport:
+    """The job with other bounds. Raises ClientError, USAGE where the upper one alone would be below the lower one."""
+    check_least(size, before.min_pods, what=f"job {before.name}")
+    lower = {} if size.small is None else {"minReplicas": size.small}
+    return await patched(cluster, before.name, {**lower, "maxReplicas": size.big})
+
+
+def check_least(size: Bounds, fewest: int, *, what: str) -> None:
+    """Raises ClientError, USAGE for an upper bound alone that is below the lower one of `what`, such as `job toy`."""
+    if size.small is None and size.big < fewest:
+        told = f"SIZE {size.big}: {what} has {counted(fewest, 'pod')} at least"
+        raise ClientError(Code.USAGE, f"{told}; write {size.big}:{size.big} to lower both bounds")
 
 
 async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
     """Take a job's pods away; it keeps its place and its checkpoints."""
     before = (await find_report(cluster, job)).job
     after = await patched(cluster, job, {"suspend": True})
-    _show(after, output, f"job {job} is suspended: its {counted(before.pods, 'pod')} stop")
+    pods = f"its {counted(before.pods, 'pod')} stop" if before.pods else "it has no pods"
+    _show(after, output, f"job {job} is suspended: {pods}")
 
 
 async def resume(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
@@ -77,7 +87,7 @@ async def delete(cluster: Cluster, jobs: JobNames) -> None:
     """Delete jobs with their pods. Checkpoints on volumes stay."""
     for job in jobs:
         check_name(job)
-    for job in jobs:
+    for job in dict.fromkeys(jobs):
         await remove(cluster, job)
         screen.console().print(f"job {job} is deleted", soft_wrap=True)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from elastic_api.job import API_VERSION, GROUP, PLURAL, JobSpec
 from elastic_api.policy import COLLECTION
@@ -21,10 +20,10 @@ from elastic_client.command import Output
 from elastic_client.documents import UNKNOWN, Check, CheckList
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_namespace
+from elastic_client.release import own_version
 from elastic_client.screen import Format, printed
 from elastic_client.words import counted
 
-DISTRIBUTION = "elastic-pytorch-client"
 OPERATORS = "app.kubernetes.io/name=elastic-operator"
 VERSION_LABEL = "app.kubernetes.io/version"
 INSTALL = "let an administrator install the operator: docs/install.md"
@@ -199,14 +198,6 @@ def _why_unknown(error: ClientError) -> str:
     if error.code == Code.NOT_ALLOWED:
         return "you may not see them"
     return "no definition" if error.code == Code.NOT_INSTALLED else str(error)
-
-
-def own_version() -> str:
-    """Of this client; `?` where it is not installed as a package."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "?"
 
 
 def minor(release: str) -> str:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from elastic_api.job import KIND
+from elastic_api.pod_names import parse_pod_name
 from elastic_client import screen
 from elastic_client.cluster import Cluster, Object
 from elastic_client.command import JobName, Output
 from elastic_client.documents import EventList, EventRow, event_row
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job, is_pod_of
+from elastic_client.jobs import find_job
 from elastic_client.screen import Format, printed
 from elastic_client.watching import followed
 from elastic_client.words import now
@@ -57,7 +58,7 @@ def concerns(event: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     if about.get("kind") != "Pod":
         return False
     is_later: bool = event["metadata"]["creationTimestamp"] >= meta["creationTimestamp"]
-    return is_later and is_pod_of(meta["name"], about.get("name", ""))
+    return is_later and parse_pod_name(meta["name"], about.get("name", "")) is not None
 
 
 async def _follow(cluster: Cluster, job: Object) -> None:

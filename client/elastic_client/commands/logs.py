@@ -16,13 +16,14 @@ from typing import Annotated, Any
 
 import typer
 
+from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
 from elastic_client import screen
 from elastic_client.cluster import ANSWER_SECONDS, Cluster, ConnectionLostError, Object
 from elastic_client.command import JobName
 from elastic_client.documents import status_of
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job, is_pod_of, jobs_path
+from elastic_client.jobs import find_job, jobs_path
 from elastic_client.watching import Change, followed
 from elastic_client.words import near
 from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINER
@@ -292,7 +293,7 @@ def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
     if name in names:
         return
     hint = near(name, names, lead="it has: ") or "it has none now"
-    if not is_pod_of(job, name):
+    if parse_pod_name(job, name) is None:
         raise ClientError(Code.NOT_FOUND, f"--pod {name}: job {job} has no pod of that name; {hint}")
     screen.note(f"pod {name} is not there yet and is waited for; {hint}")
 

@@ -8,7 +8,7 @@ import typer
 
 from elastic_api.policy import COLLECTION
 from elastic_client import screen
-from elastic_client.cluster import TABLE, Cluster
+from elastic_client.cluster import TABLE, Cluster, Object
 from elastic_client.command import Output
 from elastic_client.documents import QuotaList, quota_report, quota_row, table_rows
 from elastic_client.exits import ClientError, Code
@@ -17,6 +17,19 @@ from elastic_client.screen import Format, printed
 from elastic_client.words import near, now
 
 PolicyName = Annotated[str, typer.Argument(metavar="POLICY", help="Name of the GPUQuotaPolicy.")]
+
+
+async def find_policy(cluster: Cluster, policy: str) -> Object:
+    """The policy of that name. Raises ClientError, NOT_FOUND with near names."""
+    check_name(policy, kind="policy", example="team-a")
+    try:
+        return await cluster.get(f"{COLLECTION}/{policy}")
+    except ClientError as error:
+        if error.code != Code.NOT_FOUND:
+            raise
+    names = [quota.name for quota in (await _all(cluster)).quotas]
+    hint = near(policy, names, lead="it has: ") or "it has no policies"
+    raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: the cluster has none of that name; {hint}")
 
 
 async def list_quotas(cluster: Cluster, *, output: Output = Format.TABLE) -> None:
@@ -34,16 +47,7 @@ async def list_quotas(cluster: Cluster, *, output: Output = Format.TABLE) -> Non
 
 async def describe_quota(cluster: Cluster, policy: PolicyName, *, output: Output = Format.TABLE) -> None:
     """Show a quota by kind of GPU, and what the operator says of it."""
-    check_name(policy, kind="policy", example="team-a")
-    try:
-        body = await cluster.get(f"{COLLECTION}/{policy}")
-    except ClientError as error:
-        if error.code != Code.NOT_FOUND:
-            raise
-        names = [quota.name for quota in (await _all(cluster)).quotas]
-        hint = near(policy, names, lead="it has: ") or "it has no policies"
-        raise ClientError(Code.NOT_FOUND, f"policy {policy!r}: the cluster has none of that name; {hint}") from None
-    report = quota_report(body)
+    report = quota_report(await find_policy(cluster, policy))
     if not printed(report, output):
         screen.print_quota(screen.console(), report, now())
 

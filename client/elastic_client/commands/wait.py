@@ -111,7 +111,7 @@ async def at_its_end(
         ClientError: NOT_FOUND where there is none, or no more.
     """
     clock = asyncio.get_running_loop().time
-    async with asyncio.timeout(None) as limit, aclosing(_states(cluster, job)) as bodies:
+    async with asyncio.timeout(None) as limit, aclosing(states(cluster, job)) as bodies:
         async for body in bodies:
             look(body)
             if ended(body) is not None:
@@ -121,7 +121,7 @@ async def at_its_end(
     raise AssertionError("a watch has no end of its own")
 
 
-async def _states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
+async def states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
     """The job as it is and each time it changes. Raises ClientError, NOT_FOUND where there is none, or no more."""
     uid = ""
     async with followed(cluster, jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}") as changes:

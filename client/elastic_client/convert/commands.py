@@ -202,7 +202,7 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
         _say(made)
         submit(made, after)
 
-    @app.command("run", context_settings=REST)
+    @app.command("run", context_settings=REST, options_metavar="[OPTIONS] -- SCRIPT [ARG]...")
     def run(
         context: typer.Context,
         image: Annotated[str, typer.Option("--image", "-i", help="Image with python, torch and your code.")] = "",

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from elastic_api import torchrun
 from elastic_api.job import JobSpec
 from elastic_api.launch_line import LAUNCH, line_of
 from elastic_api.template import main_container, nproc_of
+from elastic_api.torchrun import MAX_RESTARTS
 from elastic_client.convert.converted import ConvertError
 from elastic_client.convert.launch import NPROC, TORCHRUN, is_dropped
 from elastic_worker import contract
 
-MAX_RESTARTS = 10
-"""What the operator tells torchrun; each change of size costs one."""
 MAX_RESTARTS_FLAG = "--max-restarts"
 PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
 """Variables of the operator that are another pod's in each pod."""
@@ -196,18 +196,16 @@ class JobLine:
 
 
 def _settings(place: Place, nproc: int) -> dict[str, str]:
-    return {
-        contract.ENV_MASTER_ADDR: place.address,
-        contract.ENV_MASTER_PORT: place.port,
-        contract.ENV_WORLD_SIZE: place.size,
-        contract.ENV_NNODES: place.nnodes,
-        contract.ENV_NPROC_PER_NODE: str(nproc),
-        contract.ENV_RDZV_BACKEND: "c10d",
-        contract.ENV_RDZV_ENDPOINT: place.endpoint,
-        contract.ENV_RDZV_ID: place.run_id,
-        **({contract.ENV_RDZV_CONF: place.conf} if place.conf else {}),
-        contract.ENV_MAX_RESTARTS: str(MAX_RESTARTS),
-    }
+    return torchrun.variables(
+        address=place.address,
+        port=place.port,
+        world_size=place.size,
+        nnodes=place.nnodes,
+        nproc=str(nproc),
+        endpoint=place.endpoint,
+        run_id=place.run_id,
+        conf=place.conf,
+    )
 
 
 OPERATOR_S = {

@@ -103,7 +103,8 @@ def counted(fewest: int, most: int, gpus: int = 0) -> str:
     """How many pods that are, in a sentence: what the words master, worker, min and max count."""
     workers = f"{most - 1}" if fewest == most else f"{fewest - 1} to {most - 1}"
     in_all = most * gpus
-    asked = f", {gpus} {_plural('GPU', gpus)} in each, at most {in_all} in all" if gpus else ""
+    each = f"{gpus} {_plural('GPU', gpus)}"
+    asked = "" if not gpus else f", with {each}" if most == 1 else f", {each} in each, at most {in_all} in all"
     roles = "the master" if most == 1 else f"1 master and {workers} {_plural('worker', most - 1)}"
     return (
         f"{pods(fewest, most)}{', ' if most == 1 else ': '}{roles}{asked}. minReplicas and maxReplicas count the"

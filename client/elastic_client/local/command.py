@@ -7,17 +7,17 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from elastic_client import screen
-from elastic_client.commands.change import Bounds, bounds
+from elastic_client.commands.change import Bounds, bounds, check_least
 from elastic_client.exits import ClientError, Code
 from elastic_client.screen import Format
-from elastic_client.words import counted, sizes
+from elastic_client.words import sizes
 
 if TYPE_CHECKING:
     from elastic_client.local.place import Run
@@ -60,6 +60,7 @@ CLUSTER_ONLY = {
 }
 """What `run` knows and this machine does not need, so that one line serves both."""
 OF_TYPED = ("name", "workers", "min_replicas", "max_replicas", "gpus", "nproc_per_node", "env")
+NO_SIZE = "SIZE: write how many pods, as in `scale {} 4`"
 OptionalSize = Annotated[
     Bounds | None, typer.Argument(metavar="SIZE", parser=bounds, help="Pods, master included: 2:8, or 4 for at most 4.")
 ]
@@ -82,8 +83,15 @@ def or_local(scale: Command) -> Command:
 
     @functools.wraps(scale)
     def run(**values: Any) -> None:
-        if not _scaled_here(values):
+        if _scaled_here(values):
+            return
+        try:
             scale(**values)
+        except ClientError as error:
+            if error.code != Code.UNREACHABLE or _names_a_cluster(values):
+                raise
+            told = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
+            raise ClientError(error.code, f"{told}: {error}") from None
 
     return _signed(run, parameters)
 
@@ -124,6 +132,7 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
     from elastic_client.convert.run import RunFlags
     from elastic_client.local import machine
 
+    _check_script(values["context"].args)
     typed = RunFlags(command=values["context"].args, **{name: values[name] or _empty(name) for name in OF_TYPED})
     environ = dict(os.environ)
     folder = _in_folder(values["code"])
@@ -146,6 +155,13 @@ def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.chdir(code or ".")
 
 
+def _check_script(words: Sequence[str]) -> None:
+    """Raises ClientError, USAGE where the script is not there; each pod would say so, and start again."""
+    if words and words[0].endswith(".py") and not Path(words[0]).is_file():
+        told = f"there is no such file in {Path.cwd()}; write the path of your script"
+        raise ClientError(Code.USAGE, f"-- {words[0]}: {told}")
+
+
 def _empty(name: str) -> Any:
     """What RunFlags has for a flag that is absent."""
     return {"env": (), "min_replicas": None, "max_replicas": None}.get(name, "")
@@ -156,21 +172,28 @@ def _scaled_here(values: dict[str, Any]) -> bool:
     name, size = values["job"], values["size"]
     if sys.platform != "linux":  # nothing trains by --local elsewhere
         if size is None:
-            raise ClientError(Code.USAGE, f"SIZE: write how many pods, as in `scale {name} 4`")
+            raise ClientError(Code.USAGE, NO_SIZE.format(name))
         return False
     from elastic_client.local import place
 
     at = place.folder()
     if size is None:
+        if name[:1].isalpha():
+            raise ClientError(Code.USAGE, NO_SIZE.format(name))
         wanted = bounds(name)
         _scale(place.only(name, at=at), wanted, values["output"], at)
         return True
-    if any(value for key, value in values.items() if key.startswith("in_")):
+    if _names_a_cluster(values):
         return False
     if (run := place.find(name, at=at)) is None:
         return False
     _scale(run, size, values["output"], at)
     return True
+
+
+def _names_a_cluster(values: dict[str, Any]) -> bool:
+    """Whether a flag says that a cluster's job is meant."""
+    return any(value for key, value in values.items() if key.startswith("in_"))
 
 
 def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
@@ -181,9 +204,7 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
         told = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
         raise ClientError(Code.USAGE, f"--output {output}: {told}")
     before = place.read_sizes(run.name, at=at)
-    if size.small is None and size.big < before.fewest:
-        told = f"SIZE {size.big}: run {run.name} has {counted(before.fewest, 'pod')} at least"
-        raise ClientError(Code.USAGE, f"{told}; write {size.big}:{size.big} to lower both bounds")
+    check_least(size, before.fewest, what=f"run {run.name}")
     after = place.Sizes(before.fewest if size.small is None else size.small, size.big)
     check_room(after, run.room, run.gpus_each, flag=f"SIZE {after.fewest}:{after.most}")
     place.write_sizes(run.name, after, at=at)

@@ -21,7 +21,7 @@ START = "pod.py"
 # Whatever ends the run, its pods leave as a pod does that is told to go: after a checkpoint.
 _START = """\
 import runpy, signal
-from elastic_worker.processes.linux import die_with_parent
+from elastic_worker.proc import die_with_parent
 
 die_with_parent(signal.SIGTERM)
 runpy.run_module("elastic_worker", run_name="__main__", alter_sys=True)

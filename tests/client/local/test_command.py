@@ -10,8 +10,10 @@ from elastic_client.local.place import Run, Sizes, folder, held, read_sizes
 
 @pytest.fixture(autouse=True)
 def own_runs(tmp_path, monkeypatch):
-    """No run of the machine's is seen."""
+    """No run of the machine's is seen. The script lies in the working directory."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
 
 
 REFUSED = [
@@ -29,6 +31,12 @@ def test_a_wrong_flag_is_one_line(elastic, flags, told):
     ended = elastic("run", "-i", "image", *flags, "--", "train.py")
     assert ended.code == Code.USAGE
     assert told in ended.line
+
+
+def test_a_script_that_is_not_there_starts_no_pod(elastic, tmp_path):
+    ended = elastic("run", "--local", "--", "trian.py")
+    assert ended.code == Code.USAGE
+    assert f"-- trian.py: there is no such file in {tmp_path}; write the path of your script" in ended.line
 
 
 SCALED = [
@@ -58,7 +66,8 @@ def test_scale_says_where_there_are_gpus_for_fewer(elastic):
 WRONG = [
     (("toy", "1"), "SIZE 1: run toy has 2 pods at least; write 1:1 to lower both bounds"),
     (("toy", "many"), "SIZE 'many': write 2:8 for 2 to 8 pods, or 4 for at most 4"),
-    (("toy",), "SIZE 'toy': write 2:8 for 2 to 8 pods, or 4 for at most 4"),
+    (("toy",), "SIZE: write how many pods, as in `scale toy 4`"),
+    (("2-8",), "SIZE '2-8': write 2:8 for 2 to 8 pods, or 4 for at most 4"),
     (("toy", "3", "-o", "json"), "--output json: run toy on this machine is no object"),
 ]
 
@@ -70,6 +79,14 @@ def test_a_wrong_size_is_one_line_and_changes_nothing(elastic, words, told):
         assert ended.code == Code.USAGE
         assert told in ended.line
         assert read_sizes("toy", at=folder()) == Sizes(2, 4)
+
+
+def test_scale_of_a_run_that_has_ended_says_that_neither_a_run_nor_a_cluster_is_there(elastic):
+    ended = elastic("scale", "toy", "3")
+    assert ended.code == Code.UNREACHABLE
+    assert (
+        "no run of this machine is called 'toy', and there is no way to a cluster: there is no kubeconfig" in ended.line
+    )
 
 
 CLUSTER = [("other", "3"), ("toy", "3", "-n", "team-a"), ("toy", "3", "--context", "c")]
