@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from elastic_client.command import all_placed, on_cluster, remember_place
-from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait
+from elastic_client.commands import change, completion, doctor, events, logs, look, quota, submit, top, wait, when
 from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
 from elastic_client.local.command import add_local, or_local
@@ -51,6 +51,7 @@ app.command("completion")(completion.completion)
 
 runs = typer.Typer()
 convert.add_run(runs, submit.submit)
+when.add_when(runs)
 add_local(runs)
 app.add_typer(all_placed(runs))
 app.add_typer(convert.import_app, name="import")

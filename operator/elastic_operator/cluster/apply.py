@@ -269,10 +269,13 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def delete_job(session: Session, namespace: str, name: str, *, uid: str) -> None:
-    """Delete exactly that job; the garbage collector deletes what it owns."""
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> None:
+    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns."""
+    options = {**_delete_options(uid), "propagationPolicy": "Background"}
+    if version is not None:
+        options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
-        await session.delete(_job(namespace, name), {**_delete_options(uid), "propagationPolicy": "Background"})
+        await session.delete(_job(namespace, name), options)
     except (NotFound, Conflict):
         return
 
