@@ -158,6 +158,8 @@ COLUMNS = (
     {"name": "Step", "type": "integer", "jsonPath": ".status.training.step", "priority": 1},
     {"name": "Loss", "type": "string", "jsonPath": '.status.training.metrics[?(@.name=="loss")].value', "priority": 1},
     {"name": "Goodput", "type": "number", "jsonPath": ".status.training.goodput", "priority": 1},
+    {"name": "Queue", "type": "integer", "jsonPath": ".status.queue.position", "priority": 1},
+    {"name": "Starts", "type": "string", "jsonPath": ".status.queue.estimatedStartTime", "priority": 1},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 )
 

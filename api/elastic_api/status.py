@@ -21,6 +21,7 @@ MAX_AVOIDED = 16
 MAX_METRICS = 16
 MAX_TAIL = 20
 MAX_LINE = 500
+MAX_LENDERS = 16
 MAX_MESSAGE = 4096
 """Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
 stands in it several times: one that is larger than etcd takes would never be written."""
@@ -251,6 +252,54 @@ class Training(StatusModel):
     last_updated_time: Time | None = Field(default=None, description="When the master told this.")
 
 
+class Lender(StatusModel):
+    """A quota policy whose idle guarantee the job would use."""
+
+    policy: str = Field(description="Its name.")
+    gpus: int = Field(description="At most so many of its GPUs would be in use by the job; it may take them back.")
+
+
+class Forecast(StatusModel):
+    """What a suspended job would get now, if it were not suspended."""
+
+    observed_generation: int = Field(default=0, description="The metadata.generation that was asked about.")
+    answered_time: Time = Field(description="When it would have been so.")
+    fits: bool = Field(description="Whether its minimum would start.")
+    replicas: int = Field(default=0, description="Pods that it would get.")
+    gpus: int = Field(default=0, description="GPUs of these pods.")
+    limit: str = Field(
+        default="", description="What would limit it, as one CamelCase word: as the reason of the condition FullSize."
+    )
+    message: Text = Field(default="", description="The same as a sentence.")
+    reclaimed_gpus: int = Field(
+        default=0, description="GPUs of running pods that would have to go for it first, of its own team or of others."
+    )
+    borrowed_gpus: int = Field(default=0, description="GPUs that it would use beyond its team's guarantee.")
+    borrows: list[Lender] = Field(
+        default_factory=list,
+        max_length=MAX_LENDERS,
+        description="Policies whose idle guarantee it would use, at most 16.",
+    )
+
+
+class QueuePlace(StatusModel):
+    """Where the job stands among those that wait for their minimum."""
+
+    position: int = Field(
+        description="1 is served next of the jobs of its team that wait for the same kind of GPU. From 11 on it is"
+        " rounded up: only its first digit is exact. A smaller job may start before it."
+    )
+    estimated_start_time: Time | None = Field(
+        default=None,
+        description="When its minimum starts, if running jobs end when they say and nothing else happens. Absent where"
+        " no end is known that would let it start.",
+    )
+    confidence: float | None = Field(
+        default=None,
+        description="Part (0 to 1) of the GPUs in use, of its kind, that jobs use whose end is known.",
+    )
+
+
 class JobStatus(StatusModel):
     """The status of an `ElasticPyTorchJob`."""
 
@@ -315,6 +364,12 @@ class JobStatus(StatusModel):
         description="Nodes whose kubelets refused pods of the job lately.",
     )
     training: Training | None = Field(default=None, description="How far the training is, in Elastic mode.")
+    queue: QueuePlace | None = Field(
+        default=None, description="Where it stands in line, while it waits for its minimum. May be late by minutes."
+    )
+    forecast: Forecast | None = Field(
+        default=None, description="What it would get, where it is suspended and asks by its annotation what-if."
+    )
     pods: list[PodStatus] = Field(
         default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."
     )

@@ -27,6 +27,7 @@ from elastic_client.commands import (
     submit,
     top,
     wait,
+    when,
 )
 from elastic_client.convert import commands as convert
 from elastic_client.exits import ClientError, Code, epilog
@@ -66,6 +67,7 @@ app.command("completion")(completion.completion)
 
 runs = typer.Typer()
 convert.add_run(runs, submit.submit)
+when.add_when(runs)
 add_local(runs)
 app.add_typer(all_placed(runs))
 app.add_typer(convert.import_app, name="import")

@@ -23,9 +23,11 @@ from elastic_api.status import (
     Change,
     Condition,
     ConditionType,
+    Forecast,
     JobStatus,
     LastFailure,
     PodStatus,
+    QueuePlace,
     Retry,
     Time,
     Training,
@@ -83,6 +85,10 @@ class JobRow(Model):
     step: int | None = Field(default=None, description="Optimizer steps done, where that is known.")
     loss: str | None = Field(default=None, description="As the script reports it.")
     goodput: float | None = Field(default=None, description="0 to 1, where that is known.")
+    queue_position: int | None = Field(
+        default=None, description="Where it stands in line; from 11 on only the first digit is exact."
+    )
+    estimated_start_time: Time | None = Field(default=None, description="When it starts, where that can be told.")
     created: Time = Field(description="When it was created.")
 
 
@@ -124,6 +130,8 @@ class JobReport(Document):
     held_until: Time | None = Field(default=None, description="Until when its size is held.")
     avoided_nodes: list[AvoidedNode] = Field(description="Nodes that its pods are kept from.")
     training: Training | None = Field(default=None, description="How far the training is.")
+    queue: QueuePlace | None = Field(default=None, description="Where it stands in line, while it waits.")
+    forecast: Forecast | None = Field(default=None, description="What it would get, if it is suspended and asks.")
     history: list[Change] = Field(description="Changes of size, newest first.")
     last_failure: LastFailure | None = Field(default=None, description="What failed last, and what it printed last.")
     pods: list[PodStatus] = Field(description="Its pods.")
@@ -131,6 +139,17 @@ class JobReport(Document):
     code: str | None = Field(default=None, description="What `run --code` shipped: the folder, its size, its SHA-256.")
     events: list[EventRow] | None = Field(default=None, description="`describe` only: oldest first.")
     unknown_fields: list[str] = Field(description="Fields of the job that this client does not know.")
+
+
+class WhenReport(Document):
+    """`when`."""
+
+    kind: Literal["WhenReport"] = "WhenReport"
+    namespace: str = Field(description="The namespace that was asked about.")
+    min_pods: int = Field(description="Fewest pods of the job.")
+    max_pods: int = Field(description="Most pods of the job.")
+    forecast: Forecast = Field(description="What it would get now.")
+    queue: QueuePlace | None = Field(default=None, description="Where it would stand in line, if it does not fit.")
 
 
 class QuotaRow(Model):
@@ -183,7 +202,15 @@ class CheckList(Document):
     checks: list[Check] = Field(description="In the order in which they were made.")
 
 
-DOCUMENTS: tuple[type[Document], ...] = (JobList, JobReport, EventList, QuotaList, QuotaReport, CheckList)
+DOCUMENTS: tuple[type[Document], ...] = (
+    JobList,
+    JobReport,
+    WhenReport,
+    EventList,
+    QuotaList,
+    QuotaReport,
+    CheckList,
+)
 
 
 def schema() -> str:
@@ -220,6 +247,8 @@ def job_row(cells: Mapping[str, Any]) -> JobRow:
         step=cells.get("step"),
         loss=cells.get("loss") or None,
         goodput=_number(cells.get("goodput")),
+        queue_position=cells.get("queue"),
+        estimated_start_time=cells.get("starts") or None,
         created=meta["creationTimestamp"],
     )
 
@@ -254,6 +283,8 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         held_until=status.held_until,
         avoided_nodes=status.avoided_nodes,
         training=status.training,
+        queue=status.queue,
+        forecast=status.forecast,
         history=status.history,
         last_failure=status.last_failure,
         pods=status.pods,
@@ -261,6 +292,20 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         code=(job["metadata"].get("annotations") or {}).get(CODE_ANNOTATION),
         events=events,
         unknown_fields=_unknown_fields(job),
+    )
+
+
+def when_report(job: Mapping[str, Any]) -> WhenReport | None:
+    """The operator's answer to a job that asks; None while there is none to its present spec."""
+    status, spec, meta = status_of(job), job["spec"], job["metadata"]
+    if status.forecast is None or status.forecast.observed_generation != meta.get("generation", 0):
+        return None
+    return WhenReport(
+        namespace=meta["namespace"],
+        min_pods=spec["minReplicas"],
+        max_pods=spec["maxReplicas"],
+        forecast=status.forecast,
+        queue=status.queue,
     )
 
 
@@ -316,6 +361,8 @@ def _row_of(job: Mapping[str, Any], status: JobStatus) -> JobRow:
         step=training.step,
         loss=next((one.value for one in training.metrics if one.name == "loss"), None),
         goodput=training.goodput,
+        queue_position=status.queue.position if status.queue else None,
+        estimated_start_time=status.queue.estimated_start_time if status.queue else None,
         created=meta["creationTimestamp"],
     )
 

@@ -29,7 +29,7 @@ class Code(IntEnum):
 MEANINGS = {
     Code.DONE: "done; wait: the job succeeded",
     Code.FAILED: "wait: the job failed; doctor: something is not ok",
-    Code.TIMED_OUT: "wait: time ran out",
+    Code.TIMED_OUT: "wait, when: time ran out",
     Code.USAGE: "a flag or a value is wrong; nothing was changed",
     Code.NOT_FOUND: "there is no such job, policy, pod or namespace",
     Code.NOT_ALLOWED: "you lack a right, or your credentials are not accepted",

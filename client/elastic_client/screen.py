@@ -19,7 +19,7 @@ from rich.text import Text
 
 from elastic_api.job import GROUP
 from elastic_api.policy import FlavorAmounts
-from elastic_api.status import LastFailure
+from elastic_api.status import Forecast, LastFailure, QueuePlace, rfc3339
 from elastic_client.documents import (
     Check,
     CheckList,
@@ -32,6 +32,7 @@ from elastic_client.documents import (
     QuotaList,
     QuotaReport,
     QuotaRow,
+    WhenReport,
 )
 from elastic_client.words import age, counted, printable, sizes
 
@@ -64,6 +65,8 @@ JOB_COLUMNS = [
     "STEP",
     "LOSS",
     "GOODPUT",
+    "QUEUE",
+    "STARTS",
     "AGE",
 ]
 QUOTA_COLUMNS = ("NAME", "GUARANTEED", "USED", "BORROWED", "LENT", "LIMIT", "PENDING", "READY", "AGE")
@@ -72,6 +75,8 @@ QUOTA_RESOURCE = f"gpuquotapolicy.{GROUP}"
 INDENT = "  "
 BETWEEN = 3
 """Blanks between columns."""
+EXACT_POSITIONS = 10
+"""Places in line behind this are rounded by the operator."""
 
 
 class Format(StrEnum):
@@ -113,6 +118,8 @@ def names_of(document: Document) -> list[str]:
             return [f"{JOB_RESOURCE}/{job.name}" for job in document.jobs]
         case JobReport():
             return [f"{JOB_RESOURCE}/{document.job.name}"]
+        case WhenReport():
+            return []  # the job that asked is gone
         case QuotaList():
             return [f"{QUOTA_RESOURCE}/{quota.name}" for quota in document.quotas]
         case QuotaReport():
@@ -172,7 +179,8 @@ def job_cells(job: JobRow, at: datetime, *, namespaced: bool) -> list[object]:
     """A job's row, under JOB_COLUMNS, with its namespace before them if `namespaced`."""
     shown = [job.name, job.status, job.pods, job.min_pods, job.max_pods, job.gpus, job.limited_by, job.restarts]
     shown += [job.progress_percentage, job.eta]
-    further = [job.world_size, job.step, job.loss, job.goodput]
+    further = [job.world_size, job.step, job.loss, job.goodput, job.queue_position]
+    further.append(rfc3339(job.estimated_start_time) if job.estimated_start_time else None)
     return [*([job.namespace] if namespaced else []), *shown, *further, age(job.created, at)]
 
 
@@ -241,6 +249,47 @@ def print_last_failure(target: Console, failure: LastFailure, at: datetime) -> N
     target.print(Text("\n".join(lines)), soft_wrap=True)
 
 
+def print_when(target: Console, report: WhenReport, at: datetime) -> None:
+    """The answer to "when does it start, what does it get, and whose is that?"."""
+    would = report.forecast
+    asked = f"{sizes(report.min_pods, report.max_pods)} pods in {report.namespace}: "
+    gets = f"fits now, with {counted(would.replicas, 'pod')} and {counted(would.gpus, 'GPU')}"
+    verdict = Text(gets, "green") if would.fits else Text("does not fit now", "yellow")
+    target.print(Text(asked) + verdict, soft_wrap=True)
+    told = [*_costs(would), (f"Limited by: {would.limit}", would.message)]
+    for title, text in [*told, *_line(report.queue, at)]:
+        target.print()
+        print_paragraph(target, title, text)
+
+
+def _costs(would: Forecast) -> list[tuple[str, str]]:
+    """Whose GPUs it would use."""
+    found = []
+    if would.borrowed_gpus:
+        owners = ", ".join(f"{one.policy} (up to {one.gpus})" for one in would.borrows)
+        idle = (
+            f"Of the idle guarantee of {owners}, which may take them back." if owners else "Nobody is guaranteed them."
+        )
+        found.append((f"Borrows {counted(would.borrowed_gpus, 'GPU')}", idle))
+    if would.reclaimed_gpus:
+        gone = f"Running pods with {counted(would.reclaimed_gpus, 'GPU')} would go for it first."
+        found.append((f"Takes {counted(would.reclaimed_gpus, 'GPU')}", gone))
+    return found
+
+
+def _line(queue: QueuePlace | None, at: datetime) -> list[tuple[str, str]]:
+    """Where it stands in line, and when it starts."""
+    if queue is None:
+        return []
+    about = "about " if queue.position > EXACT_POSITIONS else ""
+    title = f"Place in line: {about}{queue.position}, in its team"
+    if queue.estimated_start_time is None:
+        return [(title, "When it starts is not known: no running job says when it ends, or not enough of them do.")]
+    start = queue.estimated_start_time
+    sure = "" if queue.confidence is None else f" The end of {queue.confidence:.0%} of the GPUs in use is known."
+    return [(title, f"Starts in about {age(at, start)} ({rfc3339(start)}), if running jobs end when they say.{sure}")]
+
+
 def print_pods(target: Console, report: JobReport) -> None:
     """The job's pods as its status lists them."""
     rows = [[pod.name, pod.role, pod.phase, pod.rank, pod.gpus, pod.node] for pod in report.pods]
@@ -293,6 +342,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
         found.append((f"State: {report.state.reason}", report.state.message))
     if report.limit is not None and (report.state is None or report.limit.message != report.state.message):
         found.append((f"Limited by: {report.limit.reason}", report.limit.message))
+    found += _line(report.queue, at)
     found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]
     if report.retry is not None:
         wait = age(at, report.retry.not_before)

@@ -305,7 +305,10 @@ class Process:
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
         """The status of a job was written; it was `job.status` before."""
-        self.metrics.count_job(changes(job.status, status, created=job.created))
+        found = changes(job.status, status, created=job.created)
+        self.metrics.count_job(found)
+        if found.queue_wait is not None and self.controller is not None:
+            self.controller.forecasts.started(job.uid)
 
     def picture(self) -> Picture:
         """The present state for /metrics."""

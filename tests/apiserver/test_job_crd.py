@@ -21,6 +21,7 @@ from elastic_api.status import (
     LastFailure,
     Metric,
     PodStatus,
+    QueuePlace,
     Retry,
     Training,
 )
@@ -179,6 +180,7 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
             eta="3h20m",
             metrics=[Metric(name="lr", value="1e-4"), Metric(name="loss", value="0.25")],
         ),
+        queue=QueuePlace(position=3, estimated_start_time=datetime(2026, 2, 1, tzinfo=UTC)),
         conditions=conditions,
     )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
@@ -201,9 +203,12 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         ("STEP", 70),
         ("LOSS", "0.25"),
         ("GOODPUT", 0.875),
+        ("QUEUE", 3),
+        ("STARTS", "2026-02-01T00:00:00Z"),
     ]
     assert age.endswith("s")
-    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step", "Loss", "Goodput"]
+    wide = ["World", "Step", "Loss", "Goodput", "Queue", "Starts"]
+    assert [column["name"] for column in columns if column["priority"]] == wide
 
 
 # --- scale

@@ -85,8 +85,8 @@ def test_a_job_that_no_operator_has_seen_and_one_that_was_edited_since_are_told_
 
 
 def test_fields_of_a_newer_release_are_named():
-    job = stored_job(status=running_status(queue={"position": 3}), topology="rack")
-    assert job_report(job).unknown_fields == ["spec.topology", "status.queue"]
+    job = stored_job(status=running_status(racks={"count": 3}), topology="rack")
+    assert job_report(job).unknown_fields == ["spec.topology", "status.racks"]
 
 
 def test_a_document_can_be_read_again_and_has_no_nulls():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,12 +21,35 @@ from tests.apiserver.policies_api import MERGE, Policies, quota
 from tests.client.code.folders import make_folder
 from tests.client.conftest import Ended, Tenant
 from tests.client.objects import condition, ended_status, make_event, running_status
+from tests.client.test_when import FITS, QUEUE, WAITS, answering
 from tests.docs.pages import blocks, text
 
 PAGE = "docs/client.md"
 PROMPT = "$ kubectl elastic "
 AGE = re.compile(r"\b\d+[smhd](?:\d+[smhd])?(?= |$)", re.MULTILINE)
+TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 LATER = "2100-01-01T00:00:0{}Z"
+
+
+ROOM = "1 nvidia.com/gpu each; 2 usable nodes have"
+ANSWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "when --workers 2:8 -g 1": (
+        {
+            **FITS,
+            "message": f"6 of 8 pods. 2 more need {ROOM} 0 free of 8. Add a node, or wait.",
+        },
+        {},
+    ),
+    "when --workers 8 -g 1": (
+        {
+            **WAITS,
+            "message": f"0 of 8 pods. 8 more need {ROOM} 6 free of 8, the pods of other jobs hold the room."
+            " Wait, or give the job a higher priority.",
+        },
+        {**QUEUE, "position": 2},
+    ),
+}
+"""What an operator would answer to each question of the page, and where the job would stand."""
 
 
 def shown() -> list[tuple[str, str]]:
@@ -35,11 +59,12 @@ def shown() -> list[tuple[str, str]]:
 
 
 def plain(output: str, namespace: str = "") -> str:
-    """Without ages, widths of columns, and what differs from run to run."""
+    """Without ages, times, widths of columns, and what differs from run to run."""
     output = output.replace(namespace, "team-a") if namespace else output
     output = re.sub(r"https://\S+:\d+", "https://api.example.com:6443", output)
     output = re.sub(r"Kubernetes v\S+", "Kubernetes v1.36.3", output).replace(f"client {own_version()}", "client 0.2.0")
-    lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in AGE.sub("AGE", output).splitlines()]
+    output = TIME.sub("TIME", AGE.sub("AGE", output))
+    lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in output.splitlines()]
     return "\n".join(lines).strip()
 
 
@@ -91,7 +116,8 @@ def test_the_examples_of_the_page_print_what_it_says(
     for command, output in shown():
         mine = kubeconfig if command.startswith("quota") else tmp_path / "config"
         monkeypatch.setenv("KUBECONFIG", str(mine))
-        ended = tenant.elastic(*shlex.split(command))
+        with answering(tenant.jobs, *ANSWERS.get(command, ({}, {}))):
+            ended = tenant.elastic(*shlex.split(command))
         assert plain(in_order(ended), tenant.jobs.namespace) == plain(output), command
 
 

@@ -223,10 +223,10 @@ def test_top_counts_all_jobs_and_shows_those_that_fit_the_largest_first():
 
 def test_doctor_tells_an_older_cluster_from_a_newer_one():
     mine = {"spec": _aliases(JobSpec), "status": _aliases(JobStatus)}
-    newer = {**mine, "status": mine["status"] | {"queue"}}
+    newer = {**mine, "status": mine["status"] | {"racks"}}
     older = {**mine, "spec": mine["spec"] - {"preemptible"}}
     assert compare_fields(mine).ok
-    assert "status.queue" in compare_fields(newer).told
+    assert "status.racks" in compare_fields(newer).told
     assert compare_fields(newer).remedy == "upgrade this client"
     assert "spec.preemptible" in compare_fields(older).told
     assert [minor("v1.2.3"), minor("1.2.9-rc1")] == ["1.2", "1.2"]

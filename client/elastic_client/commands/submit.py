@@ -14,6 +14,7 @@ from elastic_client.code import ship
 from elastic_client.command import result_of
 from elastic_client.commands.logs import follow_logs
 from elastic_client.commands.wait import await_end
+from elastic_client.commands.when import ask
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import find_job
 
@@ -25,8 +26,11 @@ NEXT = ("why {}", "logs -f {}", "wait {}")
 
 
 def submit(made: Converted, after: After) -> None:
-    """Makes the job, and does what is to come after. Raises typer.Exit with the code of a wait."""
+    """Makes the job, and does what is to come after; or asks about it. Raises typer.Exit with the code of a wait."""
     namespace = made.manifest["metadata"].get("namespace")
+    if after.when:
+        ask(made.manifest)
+        return
     work = functools.partial(create, made=made, wait=after.wait, logs=after.logs)
     if code := result_of(work, namespace=namespace):
         raise typer.Exit(code)

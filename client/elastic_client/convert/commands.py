@@ -47,6 +47,18 @@ ImageCommand = Annotated[
 ]
 
 
+Workers = Annotated[
+    str, typer.Option(metavar="N|MIN:MAX", help="Pods, the master included, as torchrun's --nnodes. Default: 1.")
+]
+Gpus = Annotated[str, typer.Option("--gpus", "--gpu", "-g", metavar="N", help="GPUs per pod.")]
+MinReplicas = Annotated[int | None, typer.Option(help="Fewest pods, the master included.")]
+MaxReplicas = Annotated[int | None, typer.Option(help="Most pods, the master included.")]
+Cpu = Annotated[str, typer.Option(metavar="AMOUNT", help="CPUs per pod, such as 8 or 500m.")]
+Memory = Annotated[str, typer.Option(metavar="AMOUNT", help="Memory per pod, such as 64Gi.")]
+Claims = Annotated[list[str] | None, typer.Option(metavar="CLAIM:PATH[:ro]", help="Repeatable.")]
+PriorityClass = Annotated[str, typer.Option(help="PriorityClass of the job.")]
+
+
 @dataclass(frozen=True, slots=True)
 class After:
     """What `run` shall do once the job is there."""
@@ -54,10 +66,11 @@ class After:
     dry_run: bool
     wait: bool
     logs: bool
+    when: bool = False
 
 
 Submit = Callable[["Converted", After], None]
-"""Makes the job in the cluster. It is not called with `--dry-run`."""
+"""Makes the job in the cluster, or asks about it. With `--dry-run` it is called to ask only."""
 
 
 class WholeLine(TyperCommand):
@@ -195,9 +208,14 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
     """Add `run`, and `submit-dist` for lines of Run:ai, to an app. `submit` makes the job."""
 
     def finish(made: Converted, after: After, context: typer.Context) -> None:
+        if after.when and (after.wait or after.logs):
+            told = "--when: makes no job that could be waited for; leave --wait and --logs out"
+            raise ClientError(Code.USAGE, told)
         if after.dry_run:
             with one_line():
                 _print(made, _namespace(context))
+            if after.when:
+                submit(made, after)
             return
         _say(made)
         submit(made, after)
@@ -209,11 +227,8 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
         code: Annotated[
             str, typer.Option(metavar="DIR", help="A folder to ship: the pods have it at /code, beside the image.")
         ] = "",
-        workers: Annotated[
-            str,
-            typer.Option(metavar="N|MIN:MAX", help="Pods, the master included, as torchrun's --nnodes. Default: 1."),
-        ] = "",
-        gpus: Annotated[str, typer.Option("--gpus", "--gpu", "-g", metavar="N", help="GPUs per pod.")] = "",
+        workers: Workers = "",
+        gpus: Gpus = "",
         name: Annotated[str, typer.Option(help="The job's name; else the cluster makes one from the script's.")] = "",
         nproc_per_node: Annotated[
             str,
@@ -221,14 +236,14 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
                 "--nproc-per-node", "--nproc_per_node", metavar="N|auto", help="Processes per pod. auto: one per GPU."
             ),
         ] = "",
-        min_replicas: Annotated[int | None, typer.Option(help="Fewest pods, the master included.")] = None,
-        max_replicas: Annotated[int | None, typer.Option(help="Most pods, the master included.")] = None,
+        min_replicas: MinReplicas = None,
+        max_replicas: MaxReplicas = None,
         env: Annotated[
             list[str] | None, typer.Option("--env", "--environment", "-e", metavar="NAME=VALUE", help="Repeatable.")
         ] = None,
-        cpu: Annotated[str, typer.Option(metavar="AMOUNT", help="CPUs per pod, such as 8 or 500m.")] = "",
-        memory: Annotated[str, typer.Option(metavar="AMOUNT", help="Memory per pod, such as 64Gi.")] = "",
-        pvc: Annotated[list[str] | None, typer.Option(metavar="CLAIM:PATH[:ro]", help="Repeatable.")] = None,
+        cpu: Cpu = "",
+        memory: Memory = "",
+        pvc: Claims = None,
         volume: Annotated[
             list[str] | None,
             typer.Option(
@@ -236,11 +251,12 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
             ),
         ] = None,
         large_shm: Annotated[bool, typer.Option("--large-shm", help="A /dev/shm of more than 64 MB.")] = False,
-        priority_class: Annotated[str, typer.Option(help="PriorityClass of the job.")] = "",
+        priority_class: PriorityClass = "",
         mode: Annotated[str, typer.Option(metavar="Torchrun|Elastic", help="How processes are started.")] = "",
         working_dir: Annotated[str, typer.Option(metavar="PATH", help="Folder in the image.")] = "",
         image_command: ImageCommand = "",
         dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the manifest.")] = False,
+        when: Annotated[bool, typer.Option("--when", help="Only ask the cluster when it would start.")] = False,
         wait: Annotated[bool, typer.Option("--wait", help="Wait for the job's end.")] = False,
         logs: Annotated[bool, typer.Option("--logs", help="Follow the logs.")] = False,
     ) -> None:
@@ -271,7 +287,7 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
                     working_dir=working_dir,
                 )
             )
-        finish(made, After(dry_run, wait, logs), context)
+        finish(made, After(dry_run, wait, logs, when), context)
 
     @app.command("submit-dist", cls=WholeLine, context_settings={"allow_extra_args": True})
     def submit_dist(
@@ -285,6 +301,11 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
         with one_line():
             made = from_runai(["submit-dist", *context.args], image_command=image_command)
         finish(made, After(dry_run, wait=False, logs=False), context)
+
+
+def manifest_of(filename: str) -> Mapping[str, Any]:
+    """The one job in the file. Raises ConvertError."""
+    return _job("", filename, None)
 
 
 @contextmanager

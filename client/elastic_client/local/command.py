@@ -127,8 +127,9 @@ def _signed(command: Command, parameters: list[inspect.Parameter]) -> Command:
 
 def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: int | None) -> Code:
     """Raises ClientError for what is wrong with flags, python, GPUs, ports or the name, and where the script fails."""
-    if values["dry_run"]:
-        raise ClientError(Code.USAGE, "--dry-run: --local makes nothing in a cluster; leave one of the two out")
+    for name, flag in (("dry_run", "--dry-run"), ("when", "--when")):
+        if values[name]:
+            raise ClientError(Code.USAGE, f"{flag}: --local makes nothing in a cluster; leave one of the two out")
     from elastic_client.convert.run import RunFlags
     from elastic_client.local import machine
 

@@ -51,6 +51,7 @@ _REPORTS = frozenset(
         "runningSince",
         "lastResizeTime",
         "training",
+        "queue",
         "conditions",
     )
 )

@@ -275,6 +275,7 @@ class Reader:
             start_seconds=self.settings.start_timeout_seconds,
             unkept=self._unkept.fields,
             quiet=facts.quiet,
+            what_if=meta.annotations.what_if,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:

@@ -11,6 +11,7 @@ from math import inf
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
+from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import HostPort, Resources
@@ -181,7 +182,7 @@ class Job:
 
     `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
     long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
-    it to matter (143).
+    it to matter (143). `what_if` is the value of the annotation by which a suspended job asks what it would get (160).
     """
 
     namespace: str
@@ -217,6 +218,12 @@ class Job:
     start_seconds: int = 0
     unkept: frozenset[str] = frozenset()
     quiet: Quiet | None = None
+    what_if: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is suspended and asks what it would get if it were not."""
+        return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
 
     @property
     def key(self) -> str:
