@@ -62,6 +62,19 @@ def test_a_pod_that_failed_because_of_another_does_not_take_its_place():
     assert last_of(first).pod == "toy-worker-0"
 
 
+def test_a_pod_that_lost_its_peer_waits_for_what_the_peer_has_to_say():
+    """Its kubelet may be faster than that of the pod which failed first (165)."""
+    consequence = LastOutput("toy-worker-0", 1, None, ("RendezvousConnectionError",))
+    follower = failed(make_pod("worker-0"), finished=90.0, last=consequence, is_consequence=True)
+    alone, keep = (make_pod("master-0"), follower), make_grant(keep=["master-0", "worker-0"])
+    waits = plan(make_job(alone, status=started()), keep, now=91)
+    assert (waits.status.incarnation, last_of(waits), waits.wake_at) == (1, None, START + 95)
+    cause = failed(make_pod("master-0"), finished=90.5, last=LastOutput("toy-master-0", 3, 1, ("bad flag",)))
+    told = plan(make_job((cause, follower), status=waits.status), keep, now=92)
+    assert (told.status.incarnation, last_of(told).log_tail) == (2, ["bad flag"])
+    assert plan(make_job(alone, status=waits.status), keep, now=95).status.incarnation == 2
+
+
 @pytest.mark.parametrize(("finished", "blamed"), [(91.0, "toy-worker-0"), (300.0, "toy-master-0")])
 def test_nor_does_it_once_the_pod_to_blame_is_gone(finished, blamed):
     """Much later it has failed for a reason of its own."""

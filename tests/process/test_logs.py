@@ -153,28 +153,28 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._said.values())) <= KEPT_BYTES
 
 
-HANDED_ON = "rank 1 was killed by SIGKILL\nLast lines of rank 3 of toy-worker-2 (exit code -9):\n| loss inf"
+HANDED_ON = LastOutput("toy-worker-2", -9, 3, ("loss inf",))
 
 
 @pytest.mark.parametrize(
     ("log", "kept", "last"),
     [
-        (b"loss inf\nKilled", "", LastOutput("toy-worker-0", 1, None, ("loss inf", "Killed"))),
-        (b"what the launcher says", HANDED_ON, LastOutput("toy-worker-2", -9, 3, ("loss inf",))),
-        (Unreachable("no answer"), HANDED_ON, LastOutput("toy-worker-2", -9, 3, ("loss inf",))),
-        (Unreachable("no answer"), "", LastOutput("toy-worker-0", 1)),
+        (b"loss inf\nKilled", None, LastOutput("toy-worker-0", 1, None, ("loss inf", "Killed"))),
+        (b"what the launcher says", HANDED_ON, HANDED_ON),
+        (Unreachable("no answer"), HANDED_ON, HANDED_ON),
+        (Unreachable("no answer"), None, LastOutput("toy-worker-0", 1)),
     ],
     ids=["a log", "what a launcher hands on", "without a log", "nothing"],
 )
 async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
-    log: bytes | Exception, kept: str, last: LastOutput
+    log: bytes | Exception, kept: LastOutput | None, last: LastOutput
 ):
     read = asyncio.Event()
     logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
-    failed = ended(make_pod(), 1, message=kept)
+    failed = ended(make_pod(), 1)
+    failed = replace(failed, main=replace(failed.main, last_output=kept))
     assert logs.as_read("job", "team-a", (failed,))[0].main.last_output is None
     async with asyncio.timeout(5):
         await read.wait()
     main = logs.as_read("job", "team-a", (failed,))[0].main
     assert main.last_output == last
-    assert "| loss" not in main.message

@@ -22,7 +22,6 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.turns import Turns
 from elastic_worker.contract import MAIN_CONTAINER
-from elastic_worker.last_lines import parted
 
 log = logging.getLogger(__name__)
 
@@ -79,19 +78,17 @@ class FailureLogs:
     def _as_read(self, pod: OwnPod) -> OwnPod:
         said = self._said.get(pod.uid)
         if said is not None:
-            message, last = parted(pod.main.message)
             failure = said.failure
             main = replace(
                 pod.main,
-                message=_in_words(failure) or message,
+                message=_in_words(failure) or pod.main.message,
                 is_consequence=failure.secondary,
                 script_exit_code=failure.exit_code,
-                last_output=LastOutput(last.pod, last.exit_code, last.rank, last.lines)
-                if last is not None
-                else LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, said.lines),
+                last_output=pod.main.last_output
+                or LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, said.lines),
             )
             return replace(pod, main=main)
-        running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
+        running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="", last_output=None)
         return replace(pod, phase="Running", main=running)
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:

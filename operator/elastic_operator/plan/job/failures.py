@@ -16,6 +16,8 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 DISTURBANCE_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
+CAUSE_SECONDS = 5.0
+"""torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
 MAX_BACKOFF_SECONDS = 60
 TORCHRUN_FAILED = 1
 
@@ -32,6 +34,8 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.job.spec.suspend:
         return obs
+    if (until := _cause_known_by(obs, failed)) > now:
+        return replace(obs, wake_at=(*obs.wake_at, until))
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
@@ -40,6 +44,16 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
         return obs
     event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
+
+
+def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
+    """Until when failures are not judged that are consequences of another one: that pod's end may be heard of later
+    (165).
+    """
+    if not all(pod.main.is_consequence for pod in failed):
+        return -inf
+    others = any(pod.main.running_since is not None and not has_failed(pod) for pod in present(obs))
+    return min(_failed_at(pod) for pod in failed) + CAUSE_SECONDS if others else -inf
 
 
 def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
