@@ -75,6 +75,15 @@ def test_the_rest_of_the_time_is_written_in_two_units(seconds, text):
     assert planned(make_report(*ALL, estimated_remaining_seconds=seconds)).status.training.eta == text
 
 
+def test_the_remaining_time_is_shown_as_soon_as_it_is_known_and_then_changes_as_seldom_as_all_else():
+    known = planned(make_report(*ALL, step=70)).status.training
+    second = make_report(*ALL, step=71, read_at=START + 196, estimated_remaining_seconds=90)
+    first = planned(second, training=known).status.training
+    assert (first.step, first.eta) == (71, "1m30s")
+    third = replace(second, step=72, read_at=START + 197, estimated_remaining_seconds=80)
+    assert planned(third, training=first).status.training == first
+
+
 def test_the_training_is_not_written_again_and_again():
     known = planned(make_report(*ALL, step=70)).status.training
     assert planned(make_report(*ALL, step=71, read_at=START + 214), training=known).status.training == known

@@ -118,11 +118,14 @@ def first_ranks(obs: Observation) -> dict[str, int]:
 
 
 def _training(status: JobStatus, report: Report) -> Training | None:
-    """The training as reported. A recent one stays, so that news of the group do not each write a new step."""
-    known = status.training
-    if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
+    """The training as reported. A recent one stays, so that news of the group do not each write a new step.
+
+    It does not stay if it has no remaining time and there is one now: the pace is known only from the second report on.
+    """
+    known, left = status.training, report.estimated_remaining_seconds
+    is_first = left is not None and known is not None and known.estimated_remaining_seconds is None
+    if known is not None and not is_first and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
         return known
-    left = report.estimated_remaining_seconds
     training = Training(
         step=report.step,
         epoch=report.epoch,
