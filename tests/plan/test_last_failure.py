@@ -75,6 +75,15 @@ def test_a_pod_that_lost_its_peer_waits_for_what_the_peer_has_to_say():
     assert plan(make_job(alone, status=waits.status), keep, now=95).status.incarnation == 2
 
 
+@pytest.mark.parametrize("finished", [None, 3700.0], ids=["not known when", "its clock is ahead"])
+def test_where_the_time_of_the_failure_says_nothing_it_is_judged_at_once(finished):
+    follower = failed(make_pod("worker-0"), finished=90.0, is_consequence=True)
+    ended_at = None if finished is None else START + finished
+    follower = replace(follower, main=replace(follower.main, finished_at=ended_at))
+    job = make_job((make_pod("master-0"), follower), status=started())
+    assert plan(job, make_grant(keep=["master-0", "worker-0"]), now=91).status.incarnation == 2
+
+
 @pytest.mark.parametrize(("finished", "blamed"), [(91.0, "toy-worker-0"), (300.0, "toy-master-0")])
 def test_nor_does_it_once_the_pod_to_blame_is_gone(finished, blamed):
     """Much later it has failed for a reason of its own."""

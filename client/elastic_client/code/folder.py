@@ -26,6 +26,16 @@ IGNORED = (
     ".hg",
     ".svn",
     ".env",
+    ".env.*",
+    ".envrc",
+    ".netrc",
+    ".aws/",
+    ".kube/",
+    ".ssh/",
+    "id_rsa*",
+    "id_ed25519*",
+    "*.pem",
+    "*.key",
     ".venv",
     "venv/",
     "node_modules/",
@@ -41,7 +51,8 @@ IGNORED = (
 )
 """Patterns that come before those of the folder's own file, which may take one back by `!`.
 
-`.env` often has secrets, and a ConfigMap is none. A folder `checkpoints` further down may be a package.
+Files that often have secrets are among them, and a ConfigMap is none. A folder `checkpoints` further down may be a
+package.
 """
 MOST_BYTES = 1_000_000
 """A ConfigMap takes 1 MiB of contents."""

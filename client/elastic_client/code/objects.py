@@ -22,6 +22,8 @@ from elastic_client.words import near
 MOUNT: Final = "/code"
 LABEL: Final = f"{GROUP}/code"
 """On the ConfigMap: `kubectl get configmap -l elastic-pytorch.dev/code` lists them."""
+APPLIED = f"{GROUP}/code-applied"
+"""On a ConfigMap that `--dry-run` printed: whoever applies it deletes it."""
 VOLUME = "code"
 EXECUTABLE = 0o755
 MOST_APPLIED = 260_000
@@ -37,13 +39,22 @@ def name_of(code: Code) -> str:
     return f"code-{code.digest[:16]}"
 
 
-def config_map(code: Code) -> dict[str, Any]:
-    """The ConfigMap. It is immutable: no edit reaches jobs that run, and kubelets need not watch it."""
-    metadata = {"name": name_of(code), "labels": {LABEL: "true"}, "annotations": {CODE_ANNOTATION: str(code)}}
+def config_map(code: Code, *, applied: bool = False) -> dict[str, Any]:
+    """The ConfigMap. It is immutable: no edit reaches jobs that run, and kubelets need not watch it.
+
+    `applied`: it is created without this client, so no job is to own it.
+    """
+    annotations = {CODE_ANNOTATION: str(code), **({APPLIED: "true"} if applied else {})}
+    metadata = {"name": name_of(code), "labels": {LABEL: "true"}, "annotations": annotations}
     contents = {
         _key(number, file.path): base64.b64encode(file.content).decode() for number, file in enumerate(code.files)
     }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True, "binaryData": contents}
+
+
+def is_applied(body: Mapping[str, Any]) -> bool:
+    """Whether that ConfigMap was created without this client."""
+    return APPLIED in (body["metadata"].get("annotations") or {})
 
 
 def with_code(manifest: Mapping[str, Any], code: Code) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 Several jobs may share a ConfigMap, and it goes with the last of them, as Kubernetes' garbage collector sees to it. The
 job has to be there before it can own something, so another job that goes meanwhile may take the ConfigMap along. Then
-it is created again, with its owner; pods that were quicker wait for it, since kubelets try a mount again.
+it is created again, with its owner; pods that were quicker wait for it, since kubelets try a mount again. A ConfigMap
+that somebody has applied by hand gets no owner: jobs that were applied with it would lose it with the owner.
 """
 
 from __future__ import annotations
@@ -28,17 +29,19 @@ async def create(cluster: Cluster, manifest: Mapping[str, Any], code: Code | Non
     """The job that was created. Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
     if code is None:
         return await _create_job(cluster, manifest)
-    from elastic_client.code.objects import config_map  # it brings the models of pods, which `list` need not wait for
+    # It brings the models of pods, which `list` need not wait for.
+    from elastic_client.code.objects import config_map, is_applied
 
     body = config_map(code)
-    made = await _ensure(cluster, body)
+    there, is_new = await _ensure(cluster, body)
     try:
         job = await _create_job(cluster, manifest)
     except ClientError as error:
-        if made is not None and error.code in ANSWERS:
-            await _take_back(cluster, made)
+        if is_new and error.code in ANSWERS:
+            await _take_back(cluster, there)
         raise
-    await _give_to(cluster, body, job)
+    if not is_applied(there):
+        await _give_to(cluster, body, job)
     return job
 
 
@@ -50,10 +53,10 @@ def _path(cluster: Cluster, name: str = "") -> str:
     return f"/api/v1/namespaces/{cluster.namespace}/configmaps{name and f'/{name}'}"
 
 
-async def _ensure(cluster: Cluster, body: Object) -> Object | None:
-    """The ConfigMap if it had to be created. Raises ClientError where another one has its name."""
+async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
+    """The ConfigMap, and whether it had to be created. Raises ClientError where another one has its name."""
     try:
-        return await cluster.post(_path(cluster), body)
+        return await cluster.post(_path(cluster), body), True
     except ClientError as error:
         if "already exists" not in str(error):
             raise
@@ -62,7 +65,7 @@ async def _ensure(cluster: Cluster, body: Object) -> Object | None:
     if there.get("binaryData") != body["binaryData"] or there.get("data") or there.get("immutable") is not True:
         told = f"ConfigMap {name}: namespace {cluster.namespace} has one of that name with other contents: delete it by"
         raise ClientError(Exit.REFUSED, f"{told} `kubectl -n {cluster.namespace} delete configmap {name}`")
-    return None
+    return there, False
 
 
 async def _take_back(cluster: Cluster, made: Object) -> None:

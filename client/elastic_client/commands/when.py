@@ -87,11 +87,19 @@ def question(manifest: Mapping[str, Any]) -> dict[str, Any]:
 async def _made(cluster: Cluster, body: Mapping[str, Any]) -> AsyncIterator[Object]:
     """The job, as long as it is asked about. At Ctrl-C it is deleted, too, even if nobody heard yet that it is made."""
     path = jobs_path(cluster.namespace)
+    job: Object | None = None
+    may_be_there = True
     try:
-        yield await cluster.post(path, body, fieldValidation="Strict")
+        job = await cluster.post(path, body, fieldValidation="Strict")
+        yield job
+    except ClientError as error:
+        may_be_there = job is not None or error.code == Code.UNREACHABLE
+        raise
     finally:
-        with suppress(ClientError):  # what was told counts more; the operator deletes what is left behind
-            await cluster.delete(f"{path}/{body['metadata']['name']}")
+        if may_be_there:
+            only = {"uid": job["metadata"]["uid"]} if job is not None else None
+            with suppress(ClientError):  # what was told counts more; the operator deletes what is left behind
+                await cluster.delete(f"{path}/{body['metadata']['name']}", preconditions=only)
 
 
 def _refuse_if_invalid(job: Object) -> None:

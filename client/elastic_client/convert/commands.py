@@ -401,7 +401,7 @@ def _print(made: Converted, namespace: str) -> None:
     if made.code is not None:
         from elastic_client.code.objects import by_hand, config_map
 
-        objects.insert(0, config_map(made.code))
+        objects.insert(0, config_map(made.code, applied=True))
     _write("---\n".join(manifest.to_yaml(manifest.in_namespace(one, namespace)) for one in objects))
     _say(made)
     if made.code is not None:

@@ -133,10 +133,10 @@ def _train(values: dict[str, Any], *, python: str, checkpoint_path: str, port: i
     from elastic_client.convert.run import RunFlags
     from elastic_client.local import machine
 
-    _check_script(values["context"].args)
     typed = RunFlags(command=values["context"].args, **{name: values[name] or _empty(name) for name in OF_TYPED})
     environ = dict(os.environ)
     folder = _in_folder(values["code"])
+    _check_script(values["context"].args, Path(values["code"]))
     here = machine.look(python, environ)
     # These need Linux, too.
     from elastic_client.local.plan import plan
@@ -156,10 +156,10 @@ def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.chdir(code or ".")
 
 
-def _check_script(words: Sequence[str]) -> None:
+def _check_script(words: Sequence[str], folder: Path) -> None:
     """Raises ClientError, USAGE where the script is not there; each pod would say so, and start again."""
-    if words and words[0].endswith(".py") and not Path(words[0]).is_file():
-        told = f"there is no such file in {Path.cwd()}; write the path of your script"
+    if words and words[0].endswith(".py") and not (folder / words[0]).is_file():
+        told = f"there is no such file in {folder.resolve()}; write the path of your script"
         raise ClientError(Code.USAGE, f"-- {words[0]}: {told}")
 
 

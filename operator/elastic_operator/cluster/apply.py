@@ -14,6 +14,7 @@ from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.leftovers import removal
 from elastic_operator.cluster.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     ClusterError,
     Conflict,
@@ -77,7 +78,8 @@ async def delete_pod(
     """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
 
     Of conflicts, only that of the precondition says that the pod is gone. If somebody in between answers 409, the pod
-    may live on, and nobody would see it any more.
+    may live on, and nobody would see it any more. That is an error like others, and no Conflict: nothing has changed
+    that could be looked at again at once.
 
     The API server answers with the pod even if it is gone at once: not bound to a node, or without grace. If somebody
     else's deletion was a moment faster, the answer is a status, or a pod without a version.
@@ -92,7 +94,7 @@ async def delete_pod(
     except Conflict as error:
         if "precondition" in error.message.lower():
             return None
-        raise
+        raise ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after) from None
     if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)

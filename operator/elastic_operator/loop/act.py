@@ -17,6 +17,7 @@ from elastic_api.job import PLURAL
 from elastic_api.ports import master_port
 from elastic_api.status import JobStatus
 from elastic_api.template import main_container
+from elastic_api.what_if import ONCE
 from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
@@ -115,9 +116,14 @@ class Actor:
             await self._delete_job(job)
 
     async def _delete_job(self, job: Job) -> None:
-        """Delete a job whose time is over. One that was made for a question stays if somebody edits it meanwhile."""
+        """Delete a job whose time is over. One that was made for a question stays if somebody edits it meanwhile, or
+        takes the annotation away.
+        """
         body = self.stores.jobs.get(job.uid)
-        if body is None or (job.asks and body.metadata.generation != job.generation):
+        if body is None:
+            return
+        is_edited = body.metadata.generation != job.generation or body.metadata.annotations.what_if != ONCE
+        if job.asks and is_edited:
             return
         version = body.metadata.resource_version if job.asks else None
         why = "it was made for a question only" if job.asks else "ttlSecondsAfterFinished is over"

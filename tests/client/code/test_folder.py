@@ -46,6 +46,15 @@ LEFT_OUT = [
     "node_modules/x.js",
     "checkpoints/last.pt",
     "pkg/.env",
+    ".env.production",
+    ".envrc",
+    ".netrc",
+    ".aws/credentials",
+    ".kube/config",
+    ".ssh/known_hosts",
+    "id_ed25519",
+    "pkg/server.key",
+    "tls.pem",
 ]
 
 

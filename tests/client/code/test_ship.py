@@ -146,6 +146,7 @@ def test_a_dry_run_prints_both_objects_as_the_api_server_takes_them(tenant, fold
     tenant.jobs.api.post(path, json=code, params=strict).raise_for_status()
     tenant.jobs.create(job).raise_for_status()
     assert run(tenant, folder, "other").code == 0, "what was applied by hand is the same"
+    assert [*map(owners, maps(tenant).values())] == [[]], "the job that was applied with it would lose it with another"
 
 
 def test_jobs_from_python_have_code_too(tenant, folder):

@@ -37,6 +37,10 @@ def test_a_script_that_is_not_there_starts_no_pod(elastic, tmp_path):
     ended = elastic("run", "--local", "--", "trian.py")
     assert ended.code == Code.USAGE
     assert f"-- trian.py: there is no such file in {tmp_path}; write the path of your script" in ended.line
+    (tmp_path / "src").mkdir()
+    (tmp_path / "train.py").touch()
+    ended = elastic("run", "--local", "--code", "src", "--", "train.py")
+    assert f"there is no such file in {tmp_path / 'src'}; write the path of your script" in ended.line
 
 
 SCALED = [

@@ -34,7 +34,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.job.spec.suspend:
         return obs
-    if (until := _cause_known_by(obs, failed)) > now:
+    if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
         return replace(obs, wake_at=(*obs.wake_at, until))
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
@@ -48,7 +48,7 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
     """Until when failures are not judged that are consequences of another one: that pod's end may be heard of later
-    (165).
+    (165). Infinity if no node says when they failed, and too far away if a node's clock is ahead.
     """
     if not all(pod.main.is_consequence for pod in failed):
         return -inf
