@@ -23,6 +23,8 @@ from tests.apiserver.operators import eventually
 from tests.client.conftest import Tenant
 from tests.client.objects import condition
 
+pytestmark = pytest.mark.apiserver
+
 ANSWERED = "2026-01-31T12:00:00Z"
 START = "2100-01-01T00:00:00Z"
 FITS = {
