@@ -8,7 +8,7 @@ import pytest
 
 from elastic_api.status import Training
 from elastic_operator.loop import line
-from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, Line
+from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, TOLD_SECONDS, Line
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import at
@@ -124,3 +124,13 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
     assert life.ratios() == (2, 1500 / 1000 + 1000 / 2000)
     life.line.started("w0000", NOW + 1500)
     assert life.ratios()[0] == 2
+
+
+def test_a_place_that_cannot_be_written_keeps_nobody_else_from_hearing(monkeypatch) -> None:
+    life, jobs = Life(monkeypatch), crowd(3)
+    life.look([RUNS, *jobs])
+    life.passed = TOLD_SECONDS
+    life.line.estimated({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
+    assert life.line.tell(NOW + life.passed) == ["w0000", "w0002"]
+    errors = [s.value for m in life.metrics.forecast_errors.collect() for s in m.samples if s.name.endswith("_total")]
+    assert errors == [1]

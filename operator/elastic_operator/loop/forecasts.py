@@ -118,6 +118,7 @@ class Forecasts:
         else:
             try:
                 found = await self._result_of(self.questions.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
+                self.questions.end(obs, found, now)
             except Exception:
                 self._metrics.forecast_errors.inc()
                 log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)

@@ -6,8 +6,9 @@ a minute, positions are rounded, and all jobs together hear twice a second, thos
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -21,6 +22,8 @@ from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, sta
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
 from elastic_operator.read.jobs import drop_absent
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
 """The line is looked at no more often than this."""
@@ -110,24 +113,31 @@ class Line:
 
     def tell(self, now: float) -> list[str]:
         """The jobs (uids) that hear of their places now."""
-        return list(self._tell(now))
-
-    def _tell(self, now: float) -> Iterator[str]:
-        """Those whose places are new, as many as may hear; the others do when the line is looked at again."""
+        told = []
         for job in self._jobs:
-            wanted = self._place_of(job, self._places[job.uid])
-            known = self._known.get(job.uid)
-            if known is not None and not _is_another(known.place, wanted, now):
-                continue
-            if known is not None and time.monotonic() < known.told_at + TOLD_SECONDS:
-                self.moved = True
-                continue
             if not self._writes.has(""):
                 self.moved = True
-                return
-            self._writes.take("")
+                break
+            if self._hears(job, now):
+                self._writes.take("")
+                told.append(job.uid)
+        return told
+
+    def _hears(self, job: JobDemand, now: float) -> bool:
+        """Whether it hears of its place now. An error is this job's, and keeps nobody else from hearing."""
+        try:
+            wanted, known = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
+            if known is not None and not _is_another(known.place, wanted, now):
+                return False
+            if known is not None and time.monotonic() < known.told_at + TOLD_SECONDS:
+                self.moved = True
+                return False
             self._note(job.uid, wanted, now)
-            yield job.uid
+        except Exception:
+            self._metrics.forecast_errors.inc()
+            log.exception("job=%s/%s cannot be told its place in line", job.namespace, job.name)
+            return False
+        return True
 
     def _place_of(self, job: JobDemand, position: int) -> QueuePlace:
         start = self._starts.get(job.uid)
