@@ -66,7 +66,7 @@ class Forecasts:
         """The job's status with its place in line, or with its answer if it asks."""
         if not asks(obs):
             self.questions.forget(obs.job.uid)
-            return with_place(obs, status, self.line.place(obs.job.uid))
+            return with_place(obs, status, self.line.place(obs.job.uid, written=status.queue))
         known = self.questions.answer(obs)
         if known is None:
             if self.questions.ask(obs):
