@@ -284,7 +284,8 @@ def _line(queue: QueuePlace | None, at: datetime) -> list[tuple[str, str]]:
     about = "about " if queue.position > EXACT_POSITIONS else ""
     title = f"Place in line: {about}{queue.position}, in its team"
     if queue.estimated_start_time is None:
-        return [(title, "When it starts is not known: no running job says when it ends, or not enough of them do.")]
+        why = "too few running jobs say when they end, or it is too far off, or it is not worked out yet."
+        return [(title, f"When it starts is not known: {why}")]
     start = queue.estimated_start_time
     sure = "" if queue.confidence is None else f" The end of {queue.confidence:.0%} of the GPUs in use is known."
     return [(title, f"Starts in about {age(at, start)} ({rfc3339(start)}), if running jobs end when they say.{sure}")]

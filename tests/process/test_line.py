@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from elastic_api.status import Training
+from elastic_api.status import QueuePlace, Training
 from elastic_operator.loop import line
-from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, Line
+from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, TOLD_SECONDS, Line
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import at
@@ -92,6 +92,7 @@ def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> Non
     life, jobs = Life(monkeypatch), crowd(400)
     life.live([RUNS, *jobs], 600)
     assert life.live([RUNS, *jobs], 600) == []
+    life.line.started(jobs[0].uid, NOW + life.passed)
     assert len(life.live([RUNS, *jobs[1:]], 600)) == 10 - 1 + 9 + 3
 
 
@@ -124,3 +125,44 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
     assert life.ratios() == (2, 1500 / 1000 + 1000 / 2000)
     life.line.started("w0000", NOW + 1500)
     assert life.ratios()[0] == 2
+
+
+def test_a_place_that_cannot_be_written_keeps_nobody_else_from_hearing(monkeypatch) -> None:
+    life, jobs = Life(monkeypatch), crowd(3)
+    life.look([RUNS, *jobs])
+    life.passed = TOLD_SECONDS
+    life.line.estimated({"w0000": NOW + 600, "w0001": 4e11, "w0002": NOW + 900})
+    assert life.line.tell(NOW + life.passed) == ["w0000", "w0002"]
+    errors = [s.value for m in life.metrics.forecast_errors.collect() for s in m.samples if s.name.endswith("_total")]
+    assert errors == [1]
+
+
+def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypatch) -> None:
+    life, jobs = Life(monkeypatch), [RUNS, *crowd(2)]
+    life.look(jobs, left=600)
+    place = life.line.place("w0000")
+    assert life.line.place("other", written=place) is None, "it does not wait either"
+    life.passed = LOOK_SECONDS
+    assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
+    assert life.line.place("w0000", written=place) is None
+    life.passed = 86_400
+    life.line.started("w0000", NOW + life.passed)
+    assert life.ratios()[0] == 0
+
+
+def test_a_job_that_gets_its_pods_is_judged_at_its_start_and_has_no_place_meanwhile(monkeypatch) -> None:
+    life = Life(monkeypatch)
+    life.look([RUNS, *crowd(1)], left=1000)
+    life.passed = 500
+    assert life.look(crowd(1)) == []
+    assert life.line.place("w0000") is None
+    life.line.started("w0000", NOW + 500)
+    assert life.ratios() == (1, 0.5)
+
+
+def test_a_new_leader_leaves_places_as_they_are_written_until_it_has_looked(monkeypatch) -> None:
+    life, place = Life(monkeypatch), QueuePlace(position=7)
+    assert life.line.place("w0000", written=place) == place
+    life.look([RUNS, *crowd(MOST_AT_ONCE + 1)])
+    assert life.line.place(f"w{MOST_AT_ONCE:04}", written=place) == place
+    assert life.line.place("other", written=place) is None

@@ -193,6 +193,7 @@ class Controller:
         """Decide everything again."""
         self.world.forget()
         self.planner.forget()
+        self.forecasts.forget()
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""

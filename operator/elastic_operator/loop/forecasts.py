@@ -50,6 +50,8 @@ class Forecasts:
         self._decisions: Decisions | None = None
         self._free_at = 0.0
         """When (monotonic) the rest after the last decision is over."""
+        self._spent = 0.0
+        """Seconds of all decisions, with the rests after them."""
         self.questions = Questions(world, metrics=metrics)
         self.line = Line(metrics=metrics)
 
@@ -57,16 +59,20 @@ class Forecasts:
 
     def see(self, decisions: Decisions) -> None:
         """The newest decisions; those before must not be read any more."""
-        self._decisions = decisions
-        if decisions.is_new:
+        had_none, self._decisions = self._decisions is None, decisions
+        if decisions.is_new or had_none:
             self.line.moved = True
             self._news.set()
+
+    def forget(self) -> None:
+        """A pass has failed: what was decided before must not be read any more."""
+        self._decisions = None
 
     def told(self, obs: Observation, status: JobStatus) -> JobStatus:
         """The job's status with its place in line, or with its answer if it asks."""
         if not asks(obs):
             self.questions.forget(obs.job.uid)
-            return with_place(obs, status, self.line.place(obs.job.uid))
+            return with_place(obs, status, self.line.place(obs.job.uid, written=status.queue))
         known = self.questions.answer(obs)
         if known is None:
             if self.questions.ask(obs):
@@ -98,17 +104,19 @@ class Forecasts:
             await self._until_due()
 
     async def _work(self) -> None:
-        """What is due now: first the questions, then the line."""
-        await self._answer_all()
+        """What is due now: a question, then the line. So neither waits for all of the other."""
+        await self._answer_next()
         if self._decisions is not None and self.line.is_due():
             await self._look_at_the_line(self._decisions)
 
-    async def _answer_all(self) -> None:
-        """All that may be answered now. Somebody waits for each answer."""
-        while self._decisions is not None and (uid := self.questions.next()) is not None:
-            obs = self._decisions.observed.obs.get(uid)
-            if obs is not None and asks(obs):
-                await self._answer(obs, self._decisions)
+    async def _answer_next(self) -> None:
+        """One question, if any may be answered now. Its namespace pays for the time that this takes."""
+        if self._decisions is None or (uid := self.questions.next()) is None:
+            return
+        obs, before = self._decisions.observed.obs.get(uid), self._spent
+        if obs is not None and asks(obs):
+            await self._answer(obs, self._decisions)
+            self.questions.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: Decisions) -> None:
         """Whatever goes wrong is this job's, and it is not answered again before it is edited."""
@@ -118,6 +126,7 @@ class Forecasts:
         else:
             try:
                 found = await self._result_of(self.questions.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
+                self.questions.end(obs, found, now)
             except Exception:
                 self._metrics.forecast_errors.inc()
                 log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
@@ -128,7 +137,7 @@ class Forecasts:
     async def _look_at_the_line(self, decisions: Decisions) -> None:
         steps = self.line.look(decisions, self._clock.time())
         if steps is not None:
-            self.line.estimated(await self._result_of(steps, between=self._answer_all))
+            self.line.estimated(await self._result_of(steps, between=self._answer_next))
         for uid in self.line.tell(self._clock.time()):
             self._again(uid)
 
@@ -138,24 +147,28 @@ class Forecasts:
         """What the steps come to. After so many seconds they are to return what they have.
 
         The first step reads what belongs to the passes, and decides nothing. The others have all that they need, and
-        are made in a thread. `between` them something else may be done.
+        are made in a thread. `between` them something else may be done, in half of the time at most.
         """
-        began = time.monotonic()
+        began, turn = time.monotonic(), self._spent
         end = _step(steps, None)
         while end is None:
-            if between is not None:
+            if between is not None and self._spent >= turn:
+                before = self._spent
                 await between()
+                turn = self._spent + (self._spent - before)
             await asyncio.sleep(self._free_at - time.monotonic())
             step_began = time.monotonic()
             end = await asyncio.to_thread(_step, steps, step_began - began > seconds)
             took = time.monotonic() - step_began
             self._free_at = step_began + took + REST * took
+            self._spent += took + REST * took
             self._metrics.forecast.observe(took)
         return end.value
 
     async def _until_due(self) -> None:
-        """Wait for news, or for the next thing that is due without any."""
-        wait = min(self.questions.next_at(), self.line.next_at()) - time.monotonic()
+        """Wait for news, or for the next thing that is due without any; nothing is, while nothing is decided."""
+        due = min(self.questions.next_at(), self.line.next_at()) if self._decisions is not None else inf
+        wait = due - time.monotonic()
         try:
             async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):
                 await self._news.wait()

@@ -6,8 +6,9 @@ a minute, positions are rounded, and all jobs together hear twice a second, thos
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -21,6 +22,8 @@ from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, sta
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
 from elastic_operator.read.jobs import drop_absent
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 10.0
 """The line is looked at no more often than this."""
@@ -40,9 +43,12 @@ MOST_ESTIMATES = 16
 
 @dataclass(slots=True)
 class _Known:
-    """What a job has heard last, at that time (monotonic), and its estimates: when it heard, and of which start."""
+    """What a job has heard last, at that time (monotonic), and its estimates: when it heard, and of which start.
 
-    place: QueuePlace
+    A job that has got pods has no place, and is still to be compared with its estimates.
+    """
+
+    place: QueuePlace | None
     told_at: float
     estimates: list[tuple[float, float]] = field(default_factory=list)
 
@@ -57,6 +63,9 @@ class Line:
         self._jobs: Sequence[JobDemand] = ()
         self._places: Mapping[str, int] = {}
         """Who waits, those in front first, and their places in their lines."""
+        self._has_looked = False
+        self._to_lose: dict[str, None] = {}
+        """The jobs (uids) that do not wait any more, and whose statuses may still say so."""
         self._starts: Mapping[str, float] = {}
         self._sure: Mapping[str, float | None] = {}
         """The last estimates by job, and their confidence by flavor."""
@@ -64,14 +73,17 @@ class Line:
         """When to look at the line again, and to estimate again (monotonic)."""
         self._writes = Ration(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
-    def place(self, uid: str) -> QueuePlace | None:
-        """What the job is to hear of its place; None for nothing new."""
+    def place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
+        """The job's place: what it is to hear; where that is nothing new, what is `written`, if it still waits."""
         known = self._known.get(uid)
-        return known.place if known is not None else None
+        if known is not None:
+            return known.place
+        return written if uid in self._places or not self._has_looked else None
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
         drop_absent(self._known, present)
+        drop_absent(self._to_lose, present)
 
     def started(self, uid: str, now: float) -> None:
         """The job does not wait any more: compare its start with what it was told."""
@@ -93,6 +105,7 @@ class Line:
         jobs = waiting(decisions.observed.snapshot.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
+        self._drop_places(decisions)
         if not jobs or time.monotonic() < self._starts_at:
             return None
         self._starts_at, self._starts = time.monotonic() + STARTS_SECONDS, {}
@@ -104,30 +117,55 @@ class Line:
         self._sure = {flavor: confidence(snapshot, decisions.allocation, ends, flavor) for flavor in flavors}
         return start_times(snapshot, decisions.allocation, ends, [job.uid for job in jobs])
 
+    def _drop_places(self, decisions: Decisions) -> None:
+        """Those who wait no more lose their places; those who were suspended, say, have no start to compare either."""
+        self._has_looked = True
+        share = decisions.allocation.share
+        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or share(job.uid).replicas}
+        for uid in [uid for uid in self._known if uid not in self._places]:
+            if uid in served:
+                self._known[uid].place = None
+            else:
+                del self._known[uid]
+                self._to_lose[uid] = None
+        self._to_lose = {uid: None for uid in self._to_lose if uid not in self._places}
+
     def estimated(self, starts: Mapping[str, float]) -> None:
         """When jobs (uids) start (epoch seconds)."""
         self._starts = starts
 
     def tell(self, now: float) -> list[str]:
         """The jobs (uids) that hear of their places now."""
-        return list(self._tell(now))
-
-    def _tell(self, now: float) -> Iterator[str]:
-        """Those whose places are new, as many as may hear; the others do when the line is looked at again."""
-        for job in self._jobs:
-            wanted = self._place_of(job, self._places[job.uid])
-            known = self._known.get(job.uid)
-            if known is not None and not _is_another(known.place, wanted, now):
-                continue
-            if known is not None and time.monotonic() < known.told_at + TOLD_SECONDS:
-                self.moved = True
-                continue
-            if not self._writes.has(""):
-                self.moved = True
-                return
+        told = []
+        while self._to_lose and self._writes.has(""):
             self._writes.take("")
+            told.append(uid := next(iter(self._to_lose)))
+            del self._to_lose[uid]
+        for job in self._jobs:
+            if not self._writes.has(""):
+                break
+            if self._hears(job, now):
+                self._writes.take("")
+                told.append(job.uid)
+        self.moved = self.moved or not self._writes.has("")
+        return told
+
+    def _hears(self, job: JobDemand, now: float) -> bool:
+        """Whether it hears of its place now. An error is this job's, and keeps nobody else from hearing."""
+        try:
+            wanted, known = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
+            if known is not None and known.place is not None:
+                if not _is_another(known.place, wanted, now):
+                    return False
+                if time.monotonic() < known.told_at + TOLD_SECONDS:
+                    self.moved = True
+                    return False
             self._note(job.uid, wanted, now)
-            yield job.uid
+        except Exception:
+            self._metrics.forecast_errors.inc()
+            log.exception("job=%s/%s cannot be told its place in line", job.namespace, job.name)
+            return False
+        return True
 
     def _place_of(self, job: JobDemand, position: int) -> QueuePlace:
         start = self._starts.get(job.uid)
@@ -140,7 +178,8 @@ class Line:
     def _note(self, uid: str, place: QueuePlace, now: float) -> None:
         before = self._known.get(uid)
         estimates = before.estimates if before is not None else []
-        is_new = before is None or before.place.estimated_start_time != place.estimated_start_time
+        told = before.place if before is not None else None
+        is_new = told is None or told.estimated_start_time != place.estimated_start_time
         if place.estimated_start_time is not None and is_new:
             self._metrics.start_estimates.inc()
             estimates = [*estimates, (now, seconds(place.estimated_start_time))][-MOST_ESTIMATES:]

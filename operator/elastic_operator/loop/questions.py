@@ -1,7 +1,8 @@
 """The suspended jobs that ask what they would get, and their answers (160).
 
 Anybody who may make a job may ask, so questions are rationed: three of a namespace at once, and one more in ten
-seconds. Namespaces take turns. A job is answered once, and again after each edit of its spec.
+seconds, or in twice the time that its answers take. Namespaces take turns. A job is answered once, and again after each
+edit of its spec.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from elastic_operator.pods.ration import Ration
 from elastic_operator.read.jobs import drop_absent
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
+ONE_SECONDS = 5.0
+"""An answer for which it takes longer, with the rests, counts as several."""
 AGAIN_SECONDS = 1.0
 """If all namespaces that ask have used up their rations, they are looked at again after this time."""
 
@@ -87,9 +90,16 @@ class Questions:
         self._turns[namespace] = time.monotonic()
         return uid
 
+    def charge(self, namespace: str, seconds: float) -> None:
+        """It took so long to answer a job of the namespace."""
+        self._ration.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
+
     def next_at(self) -> float:
-        """When (monotonic) somebody may be answered who waits; infinity if nobody waits."""
-        return time.monotonic() + AGAIN_SECONDS if self._namespaces else inf
+        """When (monotonic) to look for somebody who may be answered; infinity if nobody waits."""
+        if not self._namespaces:
+            return inf
+        may_ask = any(map(self._ration.has, set(self._namespaces.values())))
+        return time.monotonic() + (0.0 if may_ask else AGAIN_SECONDS)
 
     def _forget_turns(self) -> None:
         self._ration.forget_the_whole()

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.status import Training
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
+from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.starts import MOST_STEPS, confidence, start_times
+from elastic_operator.plan.job.observation import Observation
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.jobs import make_job as make_facts
+from tests.plan.jobs import make_pod, make_status
 
 EIGHT = "n1 n1 n1 n1 n1 n1 n1 n1"
 NODE = make_node("n1", 8)
@@ -69,7 +75,7 @@ def test_jobs_that_take_turns_start_at_the_end_of_a_turn():
 def test_so_many_decisions_are_made_for_one_forecast_and_no_more():
     node = make_node("n1", 200)
     jobs = [make_job(f"j{i}", 1, on="n1") for i in range(100)]
-    ends = {job.uid: NOW + index + 1 for index, job in enumerate(jobs)}
+    ends = {job.uid: NOW + 1000 * (index + 1) * 1.15**index for index, job in enumerate(jobs)}
     steps = []
     used = make_job("used", 100, on=" ".join(["n1"] * 100))
     snapshot = make_snapshot([node], [*jobs, used, make_job("waits", 80)])
@@ -97,6 +103,46 @@ def test_a_forecast_agrees_with_the_life_that_it_foretells():
             jobs.append(job)
         snapshot = replace(snapshot, jobs=tuple(jobs))
     assert foretold == lived
+
+
+MANY = 60
+
+
+def test_ends_of_many_jobs_that_free_nothing_for_it_use_up_no_decisions():
+    runs, waits = make_job("runs", 8, on=EIGHT), make_job("waits", 8)
+    others = [make_job(f"o{i}", 1, on="n2", flavor="") for i in range(MANY)]
+    snapshot = make_snapshot([NODE, make_node("n2", 0, cpu=MANY)], [runs, waits, *others])
+    ends = {"runs": NOW + 90_000, **{job.uid: NOW + 1.3**index for index, job in enumerate(others)}}
+    steps = []
+    assert starts(snapshot, ends, "waits", steps=steps) == {"waits": 90_000}
+    assert len(steps) == 1
+
+
+def test_ends_that_lie_close_together_are_one_decision_so_that_hours_are_reached():
+    runs, waits = make_job("runs", 8, on=EIGHT), make_job("waits", 8)
+    short = [make_job(f"s{i}", 1, on="n2") for i in range(200)]
+    snapshot = make_snapshot([NODE, make_node("n2", 200, cordoned=True)], [runs, waits, *short])
+    ends = {"runs": NOW + 7 * 3600, **{job.uid: NOW + 100 * (i + 1) for i, job in enumerate(short)}}
+    assert 7 * 3600 <= starts(snapshot, ends, "waits")["waits"] <= 7 * 3600 * 1.1
+
+
+def test_turns_of_many_jobs_that_wait_too_use_up_no_decisions():
+    runs, waits = make_job("runs", 8, on=EIGHT), make_job("waits", 8, age=900, waiting_since=NOW - 900)
+    others = [make_job(f"o{i}", 8, priority=-1, waiting_since=NOW - 5 * i - 1) for i in range(MANY)]
+    assert starts(world(runs, waits, *others), {"runs": NOW + 3600}, "waits") == {"waits": 3600}
+
+
+def test_an_end_in_thousands_of_years_is_not_known():
+    shrinks, first = make_job("shrinks", 1, 8, on=EIGHT, age=9), make_job("first", 7, priority=1, age=5)
+    late = replace(first, failed_until=NOW + 60, failed_size=1)
+    snapshot = world(shrinks, late, make_job("waits", 1, priority=-1))
+    assert "waits" not in starts(snapshot, {"shrinks": NOW + 9.9 * 365 * 86400}, "waits")
+
+
+def test_a_script_that_says_that_it_takes_thousands_of_years_says_nothing():
+    training = Training(estimated_remaining_seconds=4 * 10**11, last_updated_time=at(NOW))
+    job = make_facts(uid="lies", status=make_status(training=training))
+    assert known_ends([Observation(job, job.status, live=(make_pod(),))], NOW) == {}
 
 
 def test_confidence_is_the_part_of_the_gpus_in_use_whose_end_is_known():

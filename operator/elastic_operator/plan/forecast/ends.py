@@ -10,12 +10,15 @@ from elastic_operator.plan.job.observation import Observation
 
 OLD_SECONDS = 600.0
 """A report that is older says nothing any more."""
+FARTHEST_SECONDS = 10 * 365 * 86400.0
+"""What is to end later has no known end: scripts say what they like, and no date is past the year 9999."""
 
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
     """By job (uid), when it ends (epoch seconds); a job that is late by its own report ends any moment."""
     found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.live}
-    return {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
+    ends = {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
+    return {uid: end for uid, end in ends.items() if end <= now + FARTHEST_SECONDS}
 
 
 def _ends(obs: Observation, now: float) -> Iterator[float]:

@@ -10,18 +10,22 @@ The decisions are those of the allocator, on the snapshot as it will be. What is
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TypeVar
 
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.foresight import carried_out
 
 MOST_STEPS = 50
 """So often everything is decided again for one forecast. What starts later has no estimate."""
+TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
+"""Moments that differ by so many seconds, or by that part of the time from now, are one step: an estimate that differs
+by less is not told as another one. So 50 steps reach hours, however many jobs end meanwhile.
+"""
 BRAKED_SECONDS = 60.0
 """The time for which pods that went for others count under the brakes (138)."""
 
@@ -54,11 +58,12 @@ def start_times(
     sizes = {uid: allocation.share(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
     left, found = set(waiting), dict[str, float]()
-    snapshot, allocator, braked_at = carried_out(snapshot, allocation), Allocator(), snapshot.now
+    began = braked_at = snapshot.now
+    snapshot, allocator = carried_out(snapshot, allocation), Allocator()
     for _ in range(MOST_STEPS):
-        if not left or not runs:
+        now = _next_moment(snapshot, runs, left, began)
+        if now is None:
             break
-        now = min(*(run.end for run in runs.values()), _turning_point(snapshot), inf)
         ended = {uid for uid, run in runs.items() if run.end <= now}
         for uid in ended:
             del runs[uid]
@@ -72,7 +77,8 @@ def start_times(
         allocation = allocator.allocate(snapshot)
         found |= {job.uid: now for job in snapshot.jobs if job.uid in left and _starts(job, allocation)}
         left -= found.keys()
-        runs = dict(_going_on(runs, allocation, now))
+        going_on = _going_on(runs, allocation, now)
+        runs = {uid: run for uid, run in going_on if run.end <= began + FARTHEST_SECONDS}
         snapshot = carried_out(snapshot, allocation)
     return found
 
@@ -91,18 +97,32 @@ def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> I
             yield uid, _Run(now + (run.end - now) * run.size / size, size)
 
 
-def _turning_point(snapshot: Snapshot) -> float:
-    """The next time from which on a waiting job may get what it may not get now; infinity if there is none.
+def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
+    """When to decide next: the last of the moments that are told as one; None where no end is left that matters.
+
+    What frees other kinds of GPU than those that the jobs `left` wait for makes no moment. A job without GPUs waits for
+    anything.
+    """
+    flavors = {job.flavor for job in snapshot.jobs if job.uid in left}
+    jobs = [job for job in snapshot.jobs if job.flavor in flavors or "" in flavors]
+    ends = [runs[job.uid].end for job in jobs if job.uid in runs]
+    if not ends:
+        return None
+    moments = [*ends, *_turning_points(snapshot, jobs)]
+    first = min(moments)
+    until = first + max(TOGETHER_SECONDS, TOGETHER_PART * (first - began))
+    return max(moment for moment in moments if moment <= until)
+
+
+def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[float]:
+    """The times to come from which on a waiting job may get what it may not get now.
 
     When running jobs may grow is left out: that is decided with the next step.
     """
     teams = {team.name: team for team in snapshot.teams}
-    times = (
-        time
-        for job in snapshot.jobs
-        for time in _times(job, teams.get(snapshot.team_of.get(job.namespace, "")), snapshot.starvation_seconds)
-    )
-    return min((time for time in times if time > snapshot.now), default=inf)
+    for job in jobs:
+        team = teams.get(snapshot.team_of.get(job.namespace, ""))
+        yield from (time for time in _times(job, team, snapshot.starvation_seconds) if time > snapshot.now)
 
 
 def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iterator[float]:

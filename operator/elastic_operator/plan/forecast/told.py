@@ -12,12 +12,12 @@ def asks(obs: Observation) -> bool:
 
 
 def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) -> JobStatus:
-    """The status of a job that does not ask, with its new place in line, if there is one.
+    """The status of a job that does not ask, with its place in line, if it has one.
 
     A job that does not wait any more has none. That goes with the write that says why it does not.
     """
     waits = obs.wants_pods and not status.target_replicas and not status.finished
-    return _with(status, (place or status.queue) if waits else None, None)
+    return _with(status, place if waits else None, None)
 
 
 def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast) -> JobStatus:
