@@ -145,3 +145,14 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
     life = lives(story)
     assert answered == [[]]
     assert sorted(life.heard) == ["a/0", "waits"]
+
+
+def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_worked_out():
+    async def story(life: Life) -> None:
+        life.ask("red")
+        life.see()
+        for _ in range(30):
+            await asyncio.sleep(20 * DECISION_SECONDS)
+            life.ask("red")
+
+    assert lives(story).heard == ["red/0"]

@@ -113,7 +113,8 @@ class Questions:
         return work_out(snapshot, demand, known_ends(decisions.observed.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
-        """The job is answered."""
+        """The job is answered. Passes may have asked for it again meanwhile."""
+        self._namespaces.pop(obs.job.uid, None)
         self._answers[obs.job.uid] = Told(_forecast(obs, found, now), _place(found))
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
