@@ -155,4 +155,6 @@ def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_work
             await asyncio.sleep(20 * DECISION_SECONDS)
             life.ask("red")
 
-    assert lives(story).heard == ["red/0"]
+    life = lives(story)
+    assert life.heard == ["red/0"]
+    assert life.forecasts.questions._metrics.what_ifs.labels("false")._value.get() == 1

@@ -121,17 +121,16 @@ class Forecasts:
     async def _answer(self, obs: Observation, decisions: Decisions) -> None:
         """Whatever goes wrong is this job's, and it is not answered again before it is edited."""
         now = self._clock.time()
-        if obs.job.stands:
-            found = no_answer(Phase.INVALID_SPEC, obs.job.stands)
-        else:
-            try:
+        try:
+            if obs.job.stands:
+                found = no_answer(Phase.INVALID_SPEC, obs.job.stands)
+            else:
                 found = await self._result_of(self.questions.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
-                self.questions.end(obs, found, now)
-            except Exception:
-                self._metrics.forecast_errors.inc()
-                log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
-                found = no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN)
-        self.questions.end(obs, found, now)
+            self.questions.end(obs, found, now)
+        except Exception:
+            self._metrics.forecast_errors.inc()
+            log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
+            self.questions.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
         self._again(obs.job.uid)
 
     async def _look_at_the_line(self, decisions: Decisions) -> None:
