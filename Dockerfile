@@ -27,12 +27,15 @@ RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet "uv==${UV_VERSION
 WORKDIR /src
 # What is installed changes seldom, the sources with every commit: two steps, so that the first stays cached.
 COPY pyproject.toml uv.lock ./
+COPY api/pyproject.toml api/
+COPY client/pyproject.toml client/
 COPY operator/pyproject.toml operator/
 COPY worker/pyproject.toml worker/
 RUN /opt/uv/bin/uv sync --frozen --no-dev --no-install-workspace --package elastic-pytorch-operator \
     # The Kubernetes client's asyncio twin: 73 MB of generated models that nothing here imports.
     && rm -r /opt/elastic/lib/python3*/site-packages/kubernetes/aio
 COPY worker worker
+COPY api api
 COPY operator operator
 RUN /opt/uv/bin/uv sync --frozen --no-dev --no-editable --package elastic-pytorch-operator \
     # When uv looked at the sources: of no use here, and another time in each build.

@@ -30,7 +30,7 @@ env: venv ## What a shell needs for the local cluster NAME: eval "$$(make env)",
 down: venv ## Give everything the local cluster NAME took back to the machine
 	@$(RUN) python -m devcluster down --name $(NAME)
 
-test: venv shells ## What every change must pass, at most 20 minutes; PYTEST="--collect-only" adds to it
+test: venv shells ## What every change must pass, half an hour; PYTEST="--collect-only" adds to it
 	@$(RUN) python -m devcluster prepare
 	@$(RUN) pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "$(GATE)" $(FIXED) --whole-tree --retry-a-wait $(PYTEST)
 

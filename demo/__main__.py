@@ -14,9 +14,9 @@ from rich.console import Console
 
 from demo import elastic, install, quota
 from demo.kube import DemoError, Kube
+from demo.stage import Way
 from devcluster import cache, command_line
 from devcluster.progress import Progress
-from elastic_operator.api.job import RuntimeMode
 
 DEFAULT_NAME = "demo"
 QUOTA_NAME = "demo-quota"
@@ -51,7 +51,8 @@ def main_job(
 @app.command(name="quota")
 def quota_demo(
     name: Annotated[str, typer.Option(help="The local cluster's name.")] = QUOTA_NAME,
-    mode: Annotated[RuntimeMode, typer.Option(help="How the jobs run.")] = RuntimeMode.TORCHRUN,
+    mode: Annotated[Way, typer.Option(help="How the jobs train.")] = Way.TORCHRUN,
+    rounds: Annotated[int, typer.Option(min=1, help="How often the owner comes back for its GPUs.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what happened there, for machines.")] = None,
 ) -> None:
     """Three teams, six GPUs: one lends, and gets back what is its own when it asks; the other's training goes on."""
@@ -60,7 +61,7 @@ def quota_demo(
     progress = Progress()
     cluster, kube = install.local_cluster(name=name, nodes=quota.NODES, gpus=quota.GPUS, progress=progress)
     install.install_operator(kube, progress)
-    report = quota.run(cluster, kube, console, mode=mode)
+    report = quota.run(cluster, kube, console, way=mode, rounds=rounds)
     console.rule("what happened")
     report.show(console)
     if json_file:

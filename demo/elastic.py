@@ -15,7 +15,7 @@ from demo.journal import Epoch
 from demo.kube import Kube
 from demo.plot import svg_of
 from demo.timeline import Timeline
-from elastic_operator.api.job import RuntimeMode
+from elastic_api.job import RuntimeMode
 
 NAMESPACE = "demo"
 JOB = "toy"

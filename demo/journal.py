@@ -10,6 +10,7 @@ from itertools import pairwise
 
 # A launcher says before each line of whose it is, where a pod has several processes.
 EPOCH = re.compile(r"^(?:\[default0\]:)?\[\d+\] epoch (?P<epoch>\d+) \(rank = (?P<rank>\d+), local_rank = 0\)")
+EPOCH_OF_LIBRARY = re.compile(r"^(?:\[default0\]:)?epoch (?P<epoch>\d+) on (?P<size>\d+) process")
 GROUP = re.compile(r"Initializing process group with: .*'WORLD_SIZE': '(?P<size>\d+)'")
 
 
@@ -63,6 +64,8 @@ def epochs_of(lines: Iterable[str]) -> list[Epoch]:
             size = int(group["size"])
         elif epoch := EPOCH.match(text):
             found.append(Epoch(_seconds(stamp), int(epoch["epoch"]), size))
+        elif epoch := EPOCH_OF_LIBRARY.match(text):
+            found.append(Epoch(_seconds(stamp), int(epoch["epoch"]), int(epoch["size"])))
     return found
 
 

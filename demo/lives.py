@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from elastic_operator.api.template import GPU_RESOURCES
+from elastic_api.template import GPU_RESOURCES
 
 
 class Step(StrEnum):

@@ -19,14 +19,14 @@ from demo.kube import Kube
 from demo.lives import Life, Step
 from demo.plot import svg_of
 from demo.quota_report import Report
-from demo.reclaims import TakenBack, taken_back_by
-from demo.stage import Stage
+from demo.reclaims import TakenBack, all_of, taken_back_by
+from demo.stage import Stage, Way
 from demo.timeline import Timeline
 from demo.witness import Witness
 from devcluster import cache
 from devcluster.cluster import Cluster
-from elastic_operator.api.job import PLURAL, RuntimeMode
-from elastic_operator.api.status import Limit, Phase
+from elastic_api.job import PLURAL, RuntimeMode
+from elastic_api.status import Limit, Phase
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NODES, GPUS = 6, 1
@@ -40,28 +40,33 @@ EXAMPLES = REPOSITORY / "examples"
 FOLDER = EXAMPLES / JOB
 
 
-def run(cluster: Cluster, kube: Kube, console: Console, *, mode: RuntimeMode) -> Report:
-    """The whole story; DemoError where the cluster does not do as told."""
+def run(
+    cluster: Cluster, kube: Kube, console: Console, *, way: Way, rounds: int = 1, losing_a_node: bool = True
+) -> Report:
+    """The whole story; team-b comes and goes `rounds` times. Raises DemoError if the cluster does not do as told."""
     _start_afresh(cluster, kube)
     timeline = Timeline(kube, TEAM_A, JOB, console)
+    taken_back: list[TakenBack] = []
+    told: list[str] = []
     with Witness(kube, TEAMS, started=timeline.started) as witness:
-        stage = Stage(kube, timeline, witness, console, mode=mode, quiet=frozenset({TEAM_C}))
+        stage = Stage(kube, timeline, witness, console, way=way, quiet=frozenset({TEAM_C}))
         _team_c_stays_within_its_own(stage)
         _team_a_starts_beside_team_b(stage)
         _team_a_borrows(stage)
-        taken_back, told = _team_b_takes_its_gpus_back(stage)
-        _team_a_borrows_again(stage)
-        _training_went_on_from_its_checkpoint(stage)
-        _a_node_is_lost(stage, cluster)
-    show_costs(console, {str(mode): timeline.epochs})
+        for _ in range(rounds):
+            taken_back.append(_team_b_takes_its_gpus_back(stage))
+            told = told or _both_sides_were_told(stage)
+            _team_a_borrows_again(stage)
+            _training_went_on_from_its_checkpoint(stage)
+        if losing_a_node:
+            _a_node_is_lost(stage, cluster)
+    show_costs(console, {str(way): timeline.epochs})
     picture = cache.root() / "demo-quota.svg"
     picture.write_text(
-        svg_of(
-            {f"{mode} mode": timeline.epochs}, title="team-a's job, on what is its own and on what team-b leaves idle"
-        )
+        svg_of({str(way): timeline.epochs}, title="team-a's job, on what is its own and on what team-b leaves idle")
     )
     console.print(f"As a picture: {picture}")
-    return Report(taken_back, told, timeline.epochs, stage.done)
+    return Report(all_of(taken_back), told, timeline.epochs, stage.done)
 
 
 def _start_afresh(cluster: Cluster, kube: Kube) -> None:
@@ -71,11 +76,12 @@ def _start_afresh(cluster: Cluster, kube: Kube) -> None:
         kube.kubectl("delete", PLURAL, "--all", "-n", team, "--wait", "--timeout=120s")
         kube.kubectl("delete", "pods", "--all", "-n", team, "--grace-period=1", "--wait", "--timeout=120s")
         kube.kubectl("delete", "events", "--all", "-n", team)
-        script = kube.kubectl(
-            *("create", "configmap", "toy-script", "-n", team, f"--from-file={EXAMPLES / 'toy' / 'train.py'}"),
-            *("--dry-run=client", "-o", "yaml"),
-        )
-        kube.kubectl("apply", "-f", "-", input_text=script)
+        for example in ("toy", "library"):
+            script = kube.kubectl(
+                *("create", "configmap", f"{example}-script", "-n", team),
+                *(f"--from-file={EXAMPLES / example / 'train.py'}", "--dry-run=client", "-o", "yaml"),
+            )
+            kube.kubectl("apply", "-f", "-", input_text=script)
     kube.kubectl("apply", "-f", str(FOLDER / "policies.yaml"))
 
 
@@ -107,7 +113,7 @@ def _team_a_borrows(stage: Stage) -> None:
     _team_c_is_as_it_was(stage)
 
 
-def _team_b_takes_its_gpus_back(stage: Stage) -> tuple[TakenBack, list[str]]:
+def _team_b_takes_its_gpus_back(stage: Stage) -> TakenBack:
     stage.act("4. team-b comes back; two workers of team-a's job make room, and it goes on with two")
     stage.look()
     before = [life for life in stage.witness.lives(TEAM_A) if life.alive]
@@ -117,7 +123,6 @@ def _team_b_takes_its_gpus_back(stage: Stage) -> tuple[TakenBack, list[str]]:
     stage.expect_training(f"team-a's job to go on with {SMALL} GPUs", world_size=SMALL, more_epochs=EPOCHS)
     _only_workers_left(stage, before)
     _training_went_on_from_its_checkpoint(stage)
-    told = _both_sides_were_told(stage)
     _team_c_is_as_it_was(stage)
     taken_back = taken_back_by(takers, [life for team in (TEAM_A, TEAM_C) for life in stage.witness.lives(team)])
     stage.check(
@@ -125,7 +130,7 @@ def _team_b_takes_its_gpus_back(stage: Stage) -> tuple[TakenBack, list[str]]:
         taken_back.ratio == 1.0 and len(taken_back.reclaims) == SMALL,
         taken_back,
     )
-    return taken_back, told
+    return taken_back
 
 
 def _team_a_borrows_again(stage: Stage) -> None:
@@ -158,11 +163,14 @@ def _a_node_is_lost(stage: Stage, cluster: Cluster) -> None:
 def _apply_job(stage: Stage, team: str) -> None:
     """The example, with a checkpoint of its own: each demo begins at epoch 0. Elastic mode is told where it lies."""
     job = yaml.safe_load((FOLDER / "job.yaml").read_text())
-    container = job["spec"]["template"]["spec"]["containers"][0]
-    fresh = f"{JOB}-{time.time():.0f}.pt"
+    pod = job["spec"]["template"]["spec"]
+    container, fresh = pod["containers"][0], f"{JOB}-{time.time():.0f}.pt"
     container["args"] = [word.replace(f"{JOB}.pt", fresh) for word in container["args"]]
-    if stage.mode == RuntimeMode.ELASTIC:
-        job["spec"]["runtime"] = {"mode": stage.mode.value}
+    if stage.way is Way.LIBRARY:
+        container["args"] = ["/workspace/train.py", "--epochs", "100000", "--checkpoints", f"/checkpoints/{fresh}"]
+        pod["volumes"][0]["configMap"]["name"] = "library-script"
+    if stage.way is not Way.TORCHRUN:
+        job["spec"]["runtime"] = {"mode": str(RuntimeMode.ELASTIC)}
         job["spec"]["elasticity"]["checkpointPath"] = f"/checkpoints/{fresh}"
     stage.kube.kubectl("apply", "-n", team, "-f", "-", input_text=yaml.safe_dump(job))
     stage.timeline.say(f"{team}: kubectl apply -f {_shown(FOLDER / 'job.yaml')}", style="bold")
@@ -234,7 +242,7 @@ def _only_workers_left(stage: Stage, before: list[Life]) -> None:
 def _training_went_on_from_its_checkpoint(stage: Stage) -> None:
     """Where changes wait for a checkpoint, nothing is done again."""
     pauses = pauses_of(stage.timeline.epochs)
-    most, but = (0, "") if stage.mode == RuntimeMode.ELASTIC else (1, " but the one under way")
+    most, but = (1, " but the one under way") if stage.way is Way.TORCHRUN else (0, "")
     stage.check(
         f"no epoch to be trained twice{but}, and none to be left out",
         all(pause.repeated <= most and pause.after.number <= pause.before.number + 1 for pause in pauses),

@@ -36,6 +36,8 @@ class Report:
             "worldSizes": self.world_sizes,
             "reclaims": [reclaim.as_json() for reclaim in self.taken_back.reclaims],
             "evictedPerRequestedGPU": self.taken_back.ratio,
+            "pendingToRunningP50Seconds": round(self.taken_back.running_after(0.5), 3),
+            "pendingToRunningP95Seconds": round(self.taken_back.running_after(0.95), 3),
             "events": list(self.told),
         }
 
@@ -63,5 +65,8 @@ class Report:
                 f"{reclaim.evicted_gpus}/{reclaim.gpus}",
             )
         back = self.taken_back
-        table.caption = f"evicted GPUs: {back.evicted_gpus}, requested: {back.requested_gpus}, ratio {back.ratio:.1f}"
+        table.caption = (
+            f"evicted GPUs: {back.evicted_gpus}, requested: {back.requested_gpus}, ratio {back.ratio:.1f}; "
+            f"created to running: p50 {back.running_after(0.5):.2f} s, p95 {back.running_after(0.95):.2f} s"
+        )
         return table

@@ -3,10 +3,11 @@ of it took. Pure arithmetic; times are those at which things were seen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from benchmarks.live.quantile import quantile
 from demo.lives import Life, Step
 
 
@@ -51,10 +52,28 @@ class TakenBack:
     evicted_gpus: int
     requested_gpus: int
 
+    def after(self, share: float, seconds: Callable[[Reclaim], float | None]) -> float:
+        """The seconds since its creation that this share of the pods does not exceed; NaN if there are none."""
+        return quantile((found for one in self.reclaims if (found := seconds(one)) is not None), share)
+
+    def running_after(self, share: float) -> float:
+        """The same, for the time until its container runs."""
+        return self.after(share, lambda one: one.running_after)
+
     @property
     def ratio(self) -> float:
         """Evicted GPUs per requested GPU: 1.0 is what is needed, more is too much."""
         return self.evicted_gpus / self.requested_gpus
+
+
+def all_of(rounds: Sequence[TakenBack]) -> TakenBack:
+    """What was taken back in several rounds, one after the other."""
+    return TakenBack(
+        reclaims=tuple(reclaim for one in rounds for reclaim in one.reclaims),
+        evicted=tuple(pod for one in rounds for pod in one.evicted),
+        evicted_gpus=sum(one.evicted_gpus for one in rounds),
+        requested_gpus=sum(one.requested_gpus for one in rounds),
+    )
 
 
 def taken_back_by(takers: Sequence[Life], others: Sequence[Life]) -> TakenBack:

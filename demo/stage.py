@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
@@ -15,13 +16,21 @@ from demo.kube import DemoError, Kube, wait_for
 from demo.lives import Step
 from demo.timeline import LOOK_SECONDS, Timeline
 from demo.witness import Witness
-from elastic_operator.api.job import GROUP, PLURAL, VERSION, RuntimeMode
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_api.job import GROUP, PLURAL, VERSION
+from elastic_api.status import ConditionType, JobStatus
 
 EXPECT_SECONDS = 240.0
 """Far more than anything here takes."""
 REPEAT_SECONDS = 20.0
 SHOWN = (Step.WAITS, Step.NOMINATED, Step.BOUND, Step.EVICTED, Step.GONE)
+
+
+class Way(StrEnum):
+    """How the jobs of a demo train: a script under torchrun, the same in Elastic mode, or one with the library."""
+
+    TORCHRUN = "Torchrun"
+    ELASTIC = "Elastic"
+    LIBRARY = "Library"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class Stage:
     timeline: Timeline
     witness: Witness
     console: Console
-    mode: RuntimeMode = RuntimeMode.TORCHRUN
+    way: Way = Way.TORCHRUN
     quiet: frozenset[str] = frozenset()
     done: list[Done] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from demo.journal import Epoch, Journal
 from demo.kube import Kube, wait_for
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
+from elastic_api.job import GROUP, PLURAL, VERSION
 
 LOOK_SECONDS = 0.5
 EPOCHS_PER_LINE = 5

@@ -17,7 +17,16 @@ from devcluster import cache, images, machine, shell
 from devcluster.progress import Progress
 
 REPOSITORY = Path(__file__).parent.parent
-SOURCES = ("Dockerfile", ".dockerignore", "pyproject.toml", "uv.lock", "operator", "worker")
+SOURCES = (
+    "Dockerfile",
+    ".dockerignore",
+    "pyproject.toml",
+    "uv.lock",
+    "api",
+    "client/pyproject.toml",
+    "operator",
+    "worker",
+)
 TARGETS = ("operator", "worker")
 KEPT_ARCHIVES = 3
 # Layers of former builds make the next one fast; past this size they are dropped all at once.

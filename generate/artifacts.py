@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastic_operator.api import crd
+from elastic_api import crd
+from elastic_client import documents
 from generate import (
     alert_rules,
     dashboard,
     fields_reference,
     install_manifest,
+    llms_text,
     metrics_reference,
     protocol_reference,
     values_table,
@@ -19,6 +21,7 @@ from generate import (
 from generate.helm import ROOT
 
 CHART_CRDS = Path("charts/elastic-pytorch/files/crds")
+CLIENT_SCHEMA = Path("client/elastic_client/schema.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +54,7 @@ ALL = (
     Artifact(metrics_reference.PATH, metrics_reference.text),
     Artifact(fields_reference.PATH, fields_reference.text),
     Artifact(protocol_reference.PATH, protocol_reference.text),
+    Artifact(CLIENT_SCHEMA, documents.schema),
+    Artifact(llms_text.PATH, llms_text.text),
     Artifact(install_manifest.PATH, install_manifest.text, needs_helm=True),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.api import crd
+from elastic_api import crd
 
 PATH = Path("docs/fields.md")
 
@@ -16,8 +16,9 @@ _HEAD = """\
 <!-- Made from the definitions (crds/) by `make generated`; do not edit. -->
 # Fields
 
-`kubectl explain elasticpytorchjob.spec --recursive` says the same on a cluster. A field in **bold** must be given. The
-operator writes `status` and never `spec`.
+All fields of ElasticPyTorchJob and GPUQuotaPolicy, what they mean and what counts without them. On a cluster
+`kubectl explain elasticpytorchjob.spec --recursive` says the same. A field in **bold** must be given. The operator
+writes `status` and never `spec`.
 """
 _COLUMNS = "| field | default | what it is |\n|---|---|---|\n"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.policy import PolicyConditionType
-from elastic_operator.api.status import JobStatus
+from elastic_api.job import JobSpec
+from elastic_api.policy import PolicyConditionType
+from elastic_api.status import JobStatus
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture

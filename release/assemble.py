@@ -14,7 +14,7 @@ from release import archives, chart, images, sbom, source
 from release.changelog import section
 from release.source import Wanted
 
-DISTRIBUTIONS = ("elastic-pytorch-operator", "elastic-pytorch-worker")
+DISTRIBUTIONS = tuple(f"elastic-pytorch-{name}" for name in ("api", "client", "operator", "worker"))
 
 
 def release(wanted: Wanted, *, repository: Path, target: Path, progress: Progress) -> Path:
@@ -44,7 +44,7 @@ def release(wanted: Wanted, *, repository: Path, target: Path, progress: Progres
 
 
 def wheels(commit: source.Source, made: Path, progress: Progress) -> None:
-    """Build both packages; the builder is pinned in their pyproject.toml and takes the files' times from the commit."""
+    """Build all packages; the builder is pinned in their pyproject.toml and takes the files' times from the commit."""
     program = uv.ensure(progress)
     for name in DISTRIBUTIONS:
         words = ("--wheel", "--package", name, "--out-dir", made, "--no-create-gitignore", "--quiet")

@@ -14,7 +14,13 @@ from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
 ROOT = Path(__file__).parent.parent
-PROJECTS = ("pyproject.toml", "operator/pyproject.toml", "worker/pyproject.toml")
+PROJECTS = (
+    "pyproject.toml",
+    "api/pyproject.toml",
+    "client/pyproject.toml",
+    "operator/pyproject.toml",
+    "worker/pyproject.toml",
+)
 CHART = Path("charts/elastic-pytorch")
 PAGE = "docs/release.md"
 VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.allocate.scenario import CPUS_PER_NODE, GPUS_PER_NODE, MOST_PODS, Scenario
-from elastic_operator.api.job import API_VERSION, KIND
+from elastic_api.job import API_VERSION, KIND
 from elastic_worker import contract
 
 GPU = "nvidia.com/gpu"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from benchmarks.allocate import objects
 from benchmarks.allocate.scenario import MOST_PODS, Scenario
-from elastic_operator.build import names
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
@@ -41,7 +41,7 @@ class World:
         self.plan = plan
         self.stores = empty_stores()
         self._revisions = count(100)
-        ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name)
+        ledger = Ledger(job_of=self._job_of, parse=parse_pod_name)
         self.stores.pods.subscribe(ledger.pod_changed)
         self._fill()
         clock = ServerClock()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.parse import parse_spec
+from elastic_api.job import JobSpec
+from elastic_api.parse import parse_spec
+from elastic_api.pod_names import pod_name
 from elastic_operator.build import elastic, environment
-from elastic_operator.build.names import pod_name
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract
 

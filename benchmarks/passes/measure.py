@@ -13,8 +13,8 @@ from benchmarks.allocate import objects
 from benchmarks.allocate.world import empty_stores, read
 from benchmarks.passes.loads import Load
 from benchmarks.passes.server import Server
-from elastic_operator.api.job import API_VERSION, PLURAL
-from elastic_operator.build import names
+from elastic_api.job import API_VERSION, PLURAL
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
@@ -56,7 +56,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, changed=self._wake)
         status_times = StatusTimes(lambda: clock.stepped)
         self.stores.jobs.subscribe(status_times.changed)
         self.stores.pods.subscribe(ledger.pod_changed)

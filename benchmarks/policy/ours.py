@@ -19,10 +19,10 @@ from benchmarks.policy.packing import fullest
 from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.nnodes import frozen_nnodes
-from elastic_operator.api.status import JobStatus
-from elastic_operator.build.names import pod_name
+from elastic_api.job import JobSpec
+from elastic_api.nnodes import frozen_nnodes
+from elastic_api.pod_names import pod_name
+from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.live.audit import Write
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.pod_names import parse_pod_name
 
 CREATE, DELETE, SCALE = "create pods", "delete pods", "patch elasticpytorchjobs/scale"
 POD_READY, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from benchmarks.live.operators import operators, unchanged_passes
 from benchmarks.live.place import Place, standing
-from benchmarks.reclaim import large, report, small
+from benchmarks.reclaim import large, owner, report, small
 from benchmarks.reclaim.report import Figures
 from benchmarks.reclaim.scenario import Scenario
 from devcluster import command_line
@@ -37,12 +37,17 @@ def reclaim(
     tries: Annotated[int, typer.Option(help="Tries of each kind.")] = 20,
     gang: Annotated[int, typer.Option(help="Pods of the Job, of 8 GPUs each.")] = 250,
     replicas: Annotated[int, typer.Option(help="Operators; one leads. Two is the chart's default.")] = 2,
+    owner_rounds: Annotated[
+        int,
+        typer.Option(help="How often two pods take GPUs back from a job that trains, for each way to train.", min=0),
+    ] = 5,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
 ) -> None:
     """How fast a team gets its GPUs back, and whether more is taken than is asked for."""
     plan = Scenario(nodes=nodes, jobs=jobs, teams=teams, tries=tries, gang=gang)
-    figures = run(plan, name=name, replicas=replicas, keep=keep, progress=Progress())
-    report.show(figures, Console(width=140, highlight=False))
+    progress, console = Progress(), Console(width=140, highlight=False)
+    seen = owner.measure(f"{name}-owner", rounds=owner_rounds, keep=keep, progress=progress) if owner_rounds else None
+    report.show(run(plan, name=name, replicas=replicas, keep=keep, progress=progress), seen, console)
 
 
 def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progress) -> Figures:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.live.quantile import MILLISECONDS, quantile
+from benchmarks.reclaim.owner import Owner
 from benchmarks.reclaim.stages import Request, Stage, ratio
 
 SPEED = "p50 < 0.3 s, max < 1.5 s"
@@ -67,10 +68,14 @@ class Figures:
         }
 
 
-def show(figures: Figures, console: Console) -> None:
-    """Three tables: requests and the operator's own figures, where the time goes, the gang. Then the line of JSON."""
+def show(figures: Figures, owner: Owner | None, console: Console) -> None:
+    """Tables: requests and the operator's own figures, where the time goes, the gang, and what an owner sees. Then the
+    line of JSON.
+    """
     console.print(_requests(figures), _parts(figures), _gang(figures.gang))
-    print(json.dumps(figures.summary()), flush=True)
+    if owner is not None:
+        console.print(owner.table())
+    print(json.dumps(figures.summary() | (owner.summary() if owner else {})), flush=True)
 
 
 def _requests(figures: Figures) -> Table:

@@ -27,7 +27,7 @@ from benchmarks.rescale.systems import LIBRARY_SCRIPT, SCRIPT, TOY, System
 from devcluster import cgroups
 from devcluster.images import BASE_REF
 from devcluster.progress import Progress
-from elastic_operator.api.job import API_VERSION, KIND, RuntimeMode
+from elastic_api.job import API_VERSION, KIND, RuntimeMode
 from elastic_worker.contract import MAIN_CONTAINER
 
 NAME = "lost_master"

@@ -10,7 +10,7 @@ from benchmarks.live.operators import Operator
 from benchmarks.live.place import NAMESPACES, OPERATOR, Place, jobs_of, pods_of
 from benchmarks.react.latencies import CREATE, JOB_STATUS, POD_READY, status_lags
 from benchmarks.scale.scenario import NAMESPACE, Scenario
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.pod_names import parse_pod_name
 
 REQUESTS_AT_ONCE = 16
 FILL_SECONDS = 900.0

@@ -13,7 +13,7 @@ from benchmarks.live.place import NAMESPACES, Place
 from benchmarks.react.latencies import CREATE
 from benchmarks.scale.scenario import NAMESPACE
 from demo import install
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.pod_names import parse_pod_name
 
 STEADY_SECONDS = 120.0
 

@@ -67,8 +67,9 @@ def train(options, *, local_rank):
         loss.backward()  # the processes average their gradients here
         optimizer.step()
         say(f"[{os.getpid()}] epoch {epoch} (rank = {rank}, local_rank = {local_rank}) loss = {loss.item():.4f}")
-        # All save the same, as the tutorials have it; one of them would do.
-        save(options.checkpoint, epoch, model, optimizer)
+        # One process saves for all, after it has printed the epoch. So no epoch that was saved is missing in its log.
+        if rank == 0:
+            save(options.checkpoint, epoch, model, optimizer)
         time.sleep(options.pause)
 
 

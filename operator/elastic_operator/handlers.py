@@ -21,7 +21,7 @@ import aiohttp
 import kopf
 from msgspec.structs import replace
 
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
+from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff

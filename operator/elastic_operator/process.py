@@ -18,8 +18,8 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from elastic_operator.api.status import JobStatus
-from elastic_operator.build import names
+from elastic_api.pod_names import parse_pod_name
+from elastic_api.status import JobStatus
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.connection import Connection, load_connection
@@ -87,7 +87,7 @@ class Process:
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
             job_of=self._job_ref,
-            parse=names.parse_pod_name,
+            parse=parse_pod_name,
             gpu_resources=settings.gpu_resources,
             changed=self._wake,
             on_error=self.stores.pods.on_error,
@@ -305,7 +305,10 @@ class Process:
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
         """The status of a job was written; it was `job.status` before."""
-        self.metrics.count_job(changes(job.status, status, created=job.created))
+        found = changes(job.status, status, created=job.created)
+        self.metrics.count_job(found)
+        if found.queue_wait is not None and self.controller is not None:
+            self.controller.forecasts.started(job.uid)
 
     def picture(self) -> Picture:
         """The present state for /metrics."""

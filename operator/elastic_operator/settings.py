@@ -16,11 +16,11 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 from pydantic.alias_generators import to_camel
 
-from elastic_operator.api.invalid import field_errors
-from elastic_operator.api.job import MAX_SECONDS, ApiModel
-from elastic_operator.api.network import EgressRule, IngressRule
-from elastic_operator.api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
-from elastic_operator.api.template import GPU_RESOURCES
+from elastic_api.invalid import field_errors
+from elastic_api.job import MAX_SECONDS, ApiModel
+from elastic_api.network import EgressRule, IngressRule
+from elastic_api.policy import MAX_PRIORITY, MAX_WEIGHT, Gpus, PerJob
+from elastic_api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
 from elastic_operator.plan.facts.job import Provisioning
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, DEFAULT_POLICY, NO_POLICY, Flavor, Quota, Team

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.policy import COLLECTION
 from elastic_operator.build.resource_quota import QUOTA_NAME
 from elastic_operator.cluster import objects, reflector
 from elastic_operator.cluster.namespaced import Namespaced

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.api import elastic
+from elastic_api import elastic
 from elastic_worker import contract
 from tests.api.anything import nested
 from tests.api.jobs import make_container, make_job, make_template, with_gpus

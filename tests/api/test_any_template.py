@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.nnodes import frozen_nnodes
-from elastic_operator.api.parse import parse_spec
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import fingerprint, nproc_of
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.nnodes import frozen_nnodes
+from elastic_api.parse import parse_spec
+from elastic_api.pod_names import parse_pod_name
+from elastic_api.status import JobStatus
+from elastic_api.template import fingerprint, nproc_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from elastic_operator.api import crd
-from elastic_operator.api.crd import JOB, POLICY
-from elastic_operator.api.definition import Definition, Rule
+from elastic_api import crd
+from elastic_api.crd import JOB, POLICY
+from elastic_api.definition import Definition, Rule
 
 FOLDER = Path(__file__).parents[2] / "crds"
 

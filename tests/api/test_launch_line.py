@@ -2,10 +2,10 @@
 
 import pytest
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.launch_line import MOST_NAMED, as_run
-from elastic_operator.api.parse import parse_spec, unused_flags
-from elastic_operator.api.template import main_container
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.launch_line import MOST_NAMED, as_run
+from elastic_api.parse import parse_spec, unused_flags
+from elastic_api.template import main_container
 from elastic_worker import flags
 from tests.api.jobs import make_container, make_job, make_template
 

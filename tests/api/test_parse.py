@@ -7,11 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import CleanPodPolicy, Elasticity, RuntimeMode
-from elastic_operator.api.parse import MAX_DEPTH, MAX_TEMPLATE, known_part, parse_spec, parse_status
-from elastic_operator.api.status import ConditionType
-from elastic_operator.api.template import fingerprint, main_container
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.job import CleanPodPolicy, Elasticity, RuntimeMode
+from elastic_api.parse import MAX_DEPTH, MAX_TEMPLATE, known_part, parse_spec, parse_status
+from elastic_api.status import ConditionType
+from elastic_api.template import fingerprint, main_container
 from elastic_worker.contract import CHECKPOINT_SIGNALS, RESERVED_ENV
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
 from tests.api.mistakes import ELASTIC_MISTAKES, MISTAKES, RIGHT, Mistake

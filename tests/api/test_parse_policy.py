@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.parse import parse_policy
-from elastic_operator.api.policy import Operator
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.parse import parse_policy
+from elastic_api.policy import Operator
 from tests.api.policies import full_policy, make_flavor, make_policy
 
 

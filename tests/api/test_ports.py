@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.ports import declared_ports, master_port, status_port
+from elastic_api.ports import declared_ports, master_port, status_port
 from elastic_worker.contract import MASTER_PORT, ROLE_MASTER, ROLE_WORKER, STATUS_PORT
 from tests.plan.jobs import TEMPLATE, make_spec
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.quantity import MAX, QuantityError, amount, milli, units
+from elastic_api.quantity import MAX, QuantityError, amount, milli, units
 
 SUFFIXES = {
     "": 1,

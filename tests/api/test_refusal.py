@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from elastic_operator.api.parse import parse_spec
-from elastic_operator.api.refusal import REMEDY, pod_blocked, pod_refusal
-from elastic_operator.api.status import MAX_MESSAGE, ConditionType, JobStatus, Retry, shortened
+from elastic_api.parse import parse_spec
+from elastic_api.refusal import REMEDY, pod_blocked, pod_refusal
+from elastic_api.status import MAX_MESSAGE, ConditionType, JobStatus, Retry, shortened
 from elastic_operator.plan.job.observation import record, set_condition
 from tests.api.jobs import make_container, make_job, make_template
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from elastic_operator.api.parse import parse_spec
-from elastic_operator.api.template import gpus_of, main_container, nproc_of, requests_of
+from elastic_api.parse import parse_spec
+from elastic_api.template import gpus_of, main_container, nproc_of, requests_of
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
 
 

@@ -9,7 +9,7 @@ import httpx
 import kubernetes.client
 import kubernetes.config
 
-from elastic_operator.api.definition import Definition
+from elastic_api.definition import Definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from devcluster.cluster import Cluster
-from elastic_operator.api import crd
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
-from elastic_operator.api.policy import COLLECTION
+from elastic_api import crd
+from elastic_api.job import GROUP, PLURAL, VERSION
+from elastic_api.policy import COLLECTION
 from tests.api.jobs import make_job
 from tests.api.policies import make_policy
 from tests.apiserver.administrator import client_of, install

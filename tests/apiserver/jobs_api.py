@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from elastic_operator.api.job import GROUP, PLURAL, VERSION
+from elastic_api.job import GROUP, PLURAL, VERSION
 
 
 @dataclass(frozen=True, slots=True)

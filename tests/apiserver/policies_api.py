@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.policy import COLLECTION
 from tests.api.policies import make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.api.job import GROUP, VERSION
-from elastic_operator.api.parse import parse_policy
+from elastic_api.job import GROUP, VERSION
+from elastic_api.parse import parse_policy
 from elastic_operator.cluster import reflector
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.objects import CustomObject, Node, Pod, PriorityClass

@@ -9,9 +9,22 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
-from elastic_operator.api.parse import parse_spec, parse_status
-from elastic_operator.api.status import Change, Condition, ConditionType, JobStatus, PodStatus, Retry, Training
+from elastic_api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_api.parse import parse_spec, parse_status
+from elastic_api.status import (
+    MAX_LINE,
+    MAX_TAIL,
+    Change,
+    Condition,
+    ConditionType,
+    JobStatus,
+    LastFailure,
+    Metric,
+    PodStatus,
+    QueuePlace,
+    Retry,
+    Training,
+)
 from tests.api.jobs import make_job, make_template
 from tests.apiserver.jobs_api import Jobs, accepted, refused
 from tests.apiserver.operators import eventually
@@ -101,6 +114,9 @@ def test_inside_the_template_nothing_is_pruned(jobs: Jobs):
 # --- status
 
 
+LINES = ["\u00fc" * MAX_LINE] * MAX_TAIL
+
+
 def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
     accepted(jobs.create(make_job()))
     status = JobStatus(
@@ -119,6 +135,7 @@ def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
             goodput=0.875,
             last_updated_time=NOW,
         ),
+        last_failure=LastFailure(time=NOW, pod="toy-worker-0", rank=1, exit_code=-9, log_tail=LINES),
         pods=[PodStatus(name="toy-master-0", role="master", phase="Running", node="n1", gpus=4, rank=0)],
         history=[Change(time=NOW, from_=1, to=2, reason="Grown", pause_seconds=0.45, lost_steps=3)],
         conditions=[condition(ConditionType.READY, "Running"), condition(ConditionType.FULL_SIZE, "AtMaximum")],
@@ -156,7 +173,14 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         gpus=12,
         world_size=11,
         restarts=5,
-        training=Training(step=70, goodput=0.875),
+        training=Training(
+            step=70,
+            goodput=0.875,
+            progress_percentage=42,
+            eta="3h20m",
+            metrics=[Metric(name="lr", value="1e-4"), Metric(name="loss", value="0.25")],
+        ),
+        queue=QueuePlace(position=3, estimated_start_time=datetime(2026, 2, 1, tzinfo=UTC)),
         conditions=conditions,
     )
     accepted(jobs.patch("toy", {"status": status}, subresource="/status"))
@@ -173,12 +197,18 @@ def test_columns_answer_how_it_is_and_why_it_is_not_bigger(jobs: Jobs):
         ("GPUS", 12),
         ("LIMITED BY", "InsufficientNodes"),
         ("RESTARTS", 5),
+        ("PROGRESS", 42),
+        ("ETA", "3h20m"),
         ("WORLD", 11),
         ("STEP", 70),
+        ("LOSS", "0.25"),
         ("GOODPUT", 0.875),
+        ("QUEUE", 3),
+        ("STARTS", "2026-02-01T00:00:00Z"),
     ]
     assert age.endswith("s")
-    assert [column["name"] for column in columns if column["priority"]] == ["World", "Step", "Goodput"]
+    wide = ["World", "Step", "Loss", "Goodput", "Queue", "Starts"]
+    assert [column["name"] for column in columns if column["priority"]] == wide
 
 
 # --- scale

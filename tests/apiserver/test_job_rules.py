@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.api.job_crd import RULES
+from elastic_api.job_crd import RULES
 from tests.api.jobs import make_container, make_job, make_template
 from tests.api.mistakes import Mistake
 from tests.apiserver.input.manifests import in_metadata, in_spec

@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from elastic_operator.api.crd import POLICY
-from elastic_operator.api.job import GROUP, VERSION
-from elastic_operator.api.parse import parse_policy
-from elastic_operator.api.policy import COLLECTION, Amounts, FlavorAmounts, JobCounts, PolicyStatus
-from elastic_operator.api.status import Condition
+from elastic_api.crd import POLICY
+from elastic_api.job import GROUP, VERSION
+from elastic_api.parse import parse_policy
+from elastic_api.policy import COLLECTION, Amounts, FlavorAmounts, JobCounts, PolicyStatus
+from elastic_api.status import Condition
 from tests.api.policies import full_policy, make_flavor, make_policy
 from tests.apiserver.jobs_api import accepted, refused
 from tests.apiserver.policies_api import TABLE, Policies

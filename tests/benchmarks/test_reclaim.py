@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -11,6 +12,7 @@ from benchmarks.live.audit import Write
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import OPERATOR
 from benchmarks.reclaim import report
+from benchmarks.reclaim.owner import Owner
 from benchmarks.reclaim.report import Figures
 from benchmarks.reclaim.scenario import OWNER, Scenario
 from benchmarks.reclaim.stages import (
@@ -25,6 +27,8 @@ from benchmarks.reclaim.stages import (
     ratio,
     request,
 )
+from demo.reclaims import Reclaim, TakenBack
+from demo.stage import Way
 
 ADMIN = "admin"
 
@@ -121,7 +125,7 @@ def test_the_ratio_is_of_all_requests_together():
 
 def test_the_last_line_tells_the_ratio_that_is_furthest_from_one_and_null_for_what_never_came(capsys):
     good, bad = made(reclaim("x", victims=["a-worker-0"])), made([], gpus=8)
-    report.show(figures(large=[good], gang=bad), Console(width=140))
+    report.show(figures(large=[good], gang=bad), None, Console(width=140))
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last == {
         "reclaim_p50_s": 0.6,
@@ -134,6 +138,21 @@ def test_the_last_line_tells_the_ratio_that_is_furthest_from_one_and_null_for_wh
         "idle_pass_p50_ms": 3.0,
         "rss_mb": 150.0,
     }
+
+
+def test_what_an_owner_sees_is_told_for_each_way_to_train(capsys):
+    fast = Reclaim("team-b/one", "n1", 1, ("team-a/job-worker-1",), 1, 0.1, 0.4, 0.5, 1.0)
+    slow = replace(fast, pod="team-b/two", running_after=3.0)
+    seen = Owner({way: TakenBack((fast, slow), ("a", "b"), 2, 2) for way in Way})
+    good = made(reclaim("x", victims=["a-worker-0"]))
+    report.show(figures(large=[good], gang=good), seen, Console(width=140))
+    *table, last = capsys.readouterr().out.splitlines()
+    told = json.loads(last)
+    for way in ("torchrun", "elastic", "library"):
+        assert (told[f"owner_{way}_p50_s"], told[f"owner_{way}_p95_s"]) == (1.0, 3.0)
+    (row,) = [line for line in table if "Library" in line]
+    cells = [cell.strip() for cell in row.strip(" │").split("│")]
+    assert cells == ["Library", "0.10 s", "0.40 s", "0.50 s", "1.00 s", "3.00 s", "2", "2 / 2"]
 
 
 def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_room():

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.api.ports import master_port
+from elastic_api.ports import master_port
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.build.resource_quota import build_resource_quota

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.nnodes import frozen_nnodes
-from elastic_operator.api.parse import parse_spec
+from elastic_api.job import JobSpec
+from elastic_api.nnodes import frozen_nnodes
+from elastic_api.parse import parse_spec
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.plan.facts.decisions import CreatePod

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from tests.build.objects import env_of, make_pod, make_spec
 
 LOGS = Path(__file__).parent / "logs"

@@ -1,7 +1,7 @@
 import pytest
 
-from elastic_operator.api.elastic import injector, requested_template
-from elastic_operator.api.template import requests_of
+from elastic_api.elastic import injector, requested_template
+from elastic_api.template import requests_of
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract
 from tests.api.jobs import make_container, make_template

@@ -1,6 +1,6 @@
 import pytest
 
-from elastic_operator.api.nnodes import frozen_nnodes
+from elastic_api.nnodes import frozen_nnodes
 from tests.api.jobs import make_container, make_template
 from tests.build.objects import SERVICE_IP, UID, env_of, make_main, make_pod, make_spec
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_operator.api.job import Runtime
+from elastic_api.job import Runtime
 from elastic_operator.build.launch import RUN_INJECTED, RUN_INSTALLED, launched
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, OLDEST_PYTHON
 from tests.build.containers import EVERY_SHELL, eventually, image_python, program, required, run, start

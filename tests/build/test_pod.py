@@ -1,6 +1,6 @@
 import pytest
 
-from elastic_operator.api.template import fingerprint
+from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from tests.api.jobs import make_container, make_template

@@ -5,8 +5,8 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.parse import parse_spec
-from elastic_operator.api.template import main_container
+from elastic_api.parse import parse_spec
+from elastic_api.template import main_container
 from elastic_operator.build.request import BuildSettings
 from tests.build.objects import make_pod
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.build.traceback import MAX_LOG, MAX_TRACEBACK, TAIL_LINES, Failure, failure_of
+from elastic_operator.build.traceback import MAX_LOG, MAX_TRACEBACK, TAIL_LINES, Failure, failure_of, last_lines_of
 
 LOGS = Path(__file__).parent / "logs"
 KEY_ERROR = """\
@@ -185,3 +185,43 @@ def test_no_log_makes_it_stumble(lines, rest):
     found = failure_of("\n".join([*lines, rest]))
     assert len(found.traceback) <= MAX_TRACEBACK
     assert found.secondary in (True, False)
+
+
+LAST = [
+    ("exception", "KeyError: 'accuracy'"),
+    ("prefixed", "KeyError: 'accuracy'"),
+    ("import-error", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+]
+
+
+@pytest.mark.parametrize(("name", "line"), LAST)
+def test_the_last_lines_are_those_before_torchrun_noticed(name, line):
+    assert last_lines_of(log(name))[-1] == line
+
+
+def test_a_killed_process_that_printed_nothing_has_no_lines_of_an_attempt_before():
+    assert last_lines_of(log("killed")) == ()
+
+
+TEE = """\
+[default0]:rank 0 prints
+[default1]:step 4
+[default1]:[rank5]: about to fail
+[default0]:rank 0 prints on
+[rank4]: not its own
+[rank5]: its own
+of nobody
+E1121 12:35:46.801000 28698 torch/x.py:1002] failed (exitcode: 3) local_rank: 1 (pid: 31006) of binary: /opt/python
+Root Cause (first observed failure):
+  rank      : 5 (local_rank: 1)
+  exitcode  : 3 (pid: 31006)
+"""
+
+
+def test_lines_of_other_ranks_are_left_out_as_far_as_they_have_a_prefix():
+    assert last_lines_of(TEE) == ("step 4", "about to fail", "its own", "of nobody")
+
+
+def test_without_a_summary_the_last_lines_are_the_containers():
+    assert last_lines_of("[default0]:a\n\x1b[31mb\x1b[0m\n\n") == ("[default0]:a", "b")
+    assert last_lines_of("") == ()

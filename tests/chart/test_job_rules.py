@@ -9,8 +9,8 @@ import re
 import pytest
 import yaml
 
-from elastic_operator.api import elastic, template_rules
-from elastic_operator.api.job import GROUP, KIND, PLURAL, VERSION
+from elastic_api import elastic, template_rules
+from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_worker import contract
 from generate.helm import CHART
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from elastic_operator.api.template import GPU_RESOURCES
+from elastic_api.template import GPU_RESOURCES
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.process import LEASE
 from elastic_worker import contract

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from elastic_worker.contract import INJECT_FOLDER
 from tests.cluster import processes
 from tests.cluster.examples import give_files, give_volume

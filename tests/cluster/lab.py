@@ -20,7 +20,7 @@ import httpx
 
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
-from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_api.job import API_VERSION, PLURAL
 from elastic_worker.contract import ROLE_MASTER
 from tests.kit.wait import WaitRanOutError, until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from elastic_operator.api.job import API_VERSION
+from elastic_api.job import API_VERSION
 from tests.cluster.lab import Object, Team
 
 

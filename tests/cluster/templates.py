@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from devcluster.images import BASE_REF, PAUSE_REF
-from elastic_operator.api.job import API_VERSION, KIND
+from elastic_api.job import API_VERSION, KIND
 
 Object = dict[str, Any]
 

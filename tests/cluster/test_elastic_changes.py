@@ -31,6 +31,7 @@ def test_an_example_grows_and_shrinks_right_after_checkpoints(team, name):
     assert name != "library" or training.starts_of("library-master-0") == 1
     assert team.uids(name) == master
     assert "GenerationFormed" in team.events(name)
+    assert name != "library" or all(team.column(title, name) for title in ("PROGRESS", "ETA"))
     status = team.status(name)
     assert (status["restarts"], status["incarnation"], status["masterEpoch"], status.get("failures", 0)) == (0, 1, 1, 0)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_operator.api.job import API_VERSION, PLURAL
+from elastic_api.job import API_VERSION, PLURAL
 from tests.cluster.follow import Follow
 from tests.cluster.templates import command, job, script, template
 
@@ -21,6 +21,7 @@ def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(
     for words in ("rank", "exit code 1", "Traceback (most recent call last)", "No module named 'no_such_module'"):
         assert words in failed["message"]
     assert "(failure 3 in a row)" in failed["message"]
+    assert status["lastFailure"]["logTail"][-1] == "ModuleNotFoundError: No module named 'no_such_module'"
     assert (status["failures"], status["incarnation"]) == (3, 3)
     assert "RestartLimitReached" in team.wait(
         "events", lambda: "RestartLimitReached" in team.events() and team.events()
@@ -33,10 +34,11 @@ def is_paused(job):
 
 
 def test_a_pod_that_takes_more_memory_than_its_limit_is_told_from_a_crash(team):
-    greedy = command("python3 -c \"b'x' * 500_000_000\"", gpus=0, limits={"memory": "100Mi"})
-    team.apply(job(template=greedy, recovery=FIRST))
-    team.wait_for("toy", "Failed")
+    words = "python3 -c \"print('takes all', flush=True); b'x' * 500_000_000\""
+    team.apply(job(template=command(words, gpus=0, limits={"memory": "100Mi"}), recovery=FIRST))
+    last = team.wait_for("toy", "Failed")["lastFailure"]
     assert "exit code 137 (OOMKilled)" in team.condition("Failed")["message"]
+    assert (last["exitCode"], last["logTail"][0]) == (137, "takes all")
 
 
 @pytest.mark.extended

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from elastic_worker.contract import LABEL_JOB_NAME
 from tests.cluster.lab import OPERATOR_NAMESPACE, Team
 from tests.cluster.templates import command, job

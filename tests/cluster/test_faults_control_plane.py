@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from tests.cluster.births import Births
 from tests.cluster.control_plane import Stalls, forget_history, operators_frozen, relists
 from tests.cluster.install import Installation

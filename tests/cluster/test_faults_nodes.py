@@ -9,7 +9,7 @@ import pytest
 
 from devcluster import images
 from devcluster.progress import Progress
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from tests.cluster.harm import IMAGE, Shared
 from tests.cluster.lab import wait
 from tests.cluster.templates import command, job

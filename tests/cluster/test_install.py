@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from demo.install import NAMESPACE, RELEASE
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from tests.cluster.elastic import Training
 from tests.cluster.follow import Follow
 from tests.cluster.install import RELEASED, Installation

@@ -18,7 +18,7 @@ from statistics import median
 import pytest
 
 from demo.journal import epochs_of
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from tests.cluster.births import Births
 from tests.cluster.examples import TRAIN, example, give_files, give_volume
 from tests.cluster.lab import Object, Team

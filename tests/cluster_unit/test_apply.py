@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.cluster import apply
-from elastic_operator.cluster.errors import BadRequest, Conflict, Forbidden, NameTaken, NotFound
+from elastic_operator.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, NameTaken, NotFound
 from tests.cluster_unit.build import JOB_UID, owner, pod_dict
 from tests.cluster_unit.fake_api import json, status
 from tests.simulate.server import merged
@@ -98,6 +98,15 @@ async def test_a_pod_is_deleted_only_if_it_is_the_one_meant(api, session):
     assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
     assert not api.find(f"{PODS}/toy-worker-0")
     assert await apply.delete_pod(session, "a", "toy-worker-0", uid=pod.metadata.uid) is None
+
+
+async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_others(api, session):
+    """A Conflict is tried again at once, and this one comes again."""
+    told = {"kind": "Status", "message": "a webhook says: try later", "reason": "Conflict", "code": 409}
+    api.fail("DELETE", json(told, code=409))
+    with pytest.raises(ApiError, match="try later") as raised:
+        await apply.delete_pod(session, "a", "p", uid="uid-p")
+    assert not isinstance(raised.value, Conflict)
 
 
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.facts import snapshot as model
-from elastic_operator.plan.facts.job import MainContainer, OwnPod
+from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_worker import contract
@@ -116,6 +116,14 @@ def test_a_pod_that_outgrew_a_limit_of_its_own_was_not_disrupted_but_failed(said
     failed = own(phase="Failed", status={**ended, "reason": "Evicted", "message": said})
     assert (failed.disrupted, failed.refused) == ("", False)
     assert (failed.main.exit_code, failed.main.reason, failed.main.message) == (137, "Evicted", said)
+
+
+def test_the_last_lines_behind_a_launchers_termination_message_are_read_from_the_pod_itself():
+    """In Elastic mode nobody reads a log (163)."""
+    said = "rank 1 failed\nLast lines of rank 3 of toy-worker-2 (exit code -9):\n| loss inf"
+    main = own(phase="Failed", status=container_status(terminated={"exitCode": 93, "message": said})).main
+    assert main.message == "rank 1 failed"
+    assert main.last_output == LastOutput("toy-worker-2", -9, 3, ("loss inf",))
 
 
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Terminated", "Shutdown"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.read import convert

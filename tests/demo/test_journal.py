@@ -28,6 +28,11 @@ def test_only_the_first_process_of_a_pod_counts():
     assert [e.number for e in epochs_of(log(epoch(0), epoch(0, rank=1, local_rank=1), epoch(1, rank=4)))] == [0, 1]
 
 
+def test_a_script_with_the_library_says_epoch_and_size_in_one_line():
+    lines = log("epoch 0 on 1 processes: error = 0.5", "[default0]:epoch 1 on 3 processes: error = 0.4")
+    assert [(e.number, e.world_size) for e in epochs_of(lines)] == [(0, 1), (1, 3)]
+
+
 def test_a_line_may_say_which_process_of_its_pod_it_is_of():
     lines = [f"[default0]:{line}" for line in ("[12] " + GROUP.format(size=4), epoch(3))]
     assert [(e.number, e.world_size) for e in epochs_of(log(*lines))] == [(3, 4)]

@@ -39,7 +39,9 @@ def test_each_demo_has_a_cluster_of_its_own_unless_one_is_named():
 
 @pytest.mark.extended
 @pytest.mark.cluster
-@pytest.mark.parametrize("mode", ["Torchrun", pytest.param("Elastic", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "mode", ["Torchrun", *(pytest.param(way, marks=pytest.mark.long) for way in ("Elastic", "Library"))]
+)
 @pytest.mark.timeout(SECONDS + 60)
 def test_borrowed_gpus_go_back_to_their_owner_and_only_as_many_workers_as_needed_leave(
     environment: dict[str, str], tmp_path: Path, mode: str

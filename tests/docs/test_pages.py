@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from devcluster import binaries
-from elastic_operator.api.parse import parse_policy, parse_spec
-from elastic_operator.api.policy import PLURAL as POLICIES
+from elastic_api.parse import parse_policy, parse_spec
+from elastic_api.policy import PLURAL as POLICIES
 from generate.values_table import VALUES, values
 from tests.chart.rendering import render
 from tests.docs.pages import NAMES, REPOSITORY, SHELL, Block, anchors, blocks, inline, links, text

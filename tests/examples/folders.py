@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import nproc_of
+from elastic_api.job import JobSpec
+from elastic_api.template import nproc_of
 from elastic_worker.contract import ROLE_WORKER
 from tests.docs.pages import commands
 from tests.examples.torchrun import EXAMPLES

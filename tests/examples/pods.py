@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.template import nproc_of
+from elastic_api.template import nproc_of
 from elastic_worker import contract
 from tests.examples.folders import EPOCHS, WITH_TRAINERS, arguments, epochs_in, spec_of
 from tests.examples.torchrun import EXAMPLES

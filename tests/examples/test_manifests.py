@@ -9,8 +9,8 @@ import yaml
 
 from devcluster import binaries
 from devcluster.progress import Progress
-from elastic_operator.api.job import API_VERSION, KIND, JobSpec
-from elastic_operator.api.policy import PolicySpec
+from elastic_api.job import API_VERSION, KIND, JobSpec
+from elastic_api.policy import PolicySpec
 from tests.examples.torchrun import EXAMPLES
 
 JOBS = sorted(EXAMPLES.glob("*/job.yaml"))

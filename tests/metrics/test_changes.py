@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.status import Change, Condition, JobStatus
+from elastic_api.status import Change, Condition, JobStatus
 from elastic_operator.metrics.changes import JobChanges, changes
 from elastic_operator.plan.facts.times import seconds
 from tests.plan.jobs import START, at, make_status

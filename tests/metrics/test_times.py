@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.status import Phase
+from elastic_api.status import Phase
 from elastic_operator.metrics.times import KINDS, OF_PART, OF_PHASE, JobTimes
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from elastic_worker.library.goodput import PARTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from devcluster.names import API_SERVICE_ADDRESS, BRIDGE_ADDRESS
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from elastic_operator.build.names import service_name
 from elastic_worker.contract import MASTER_PORT, STATUS_PORT
 from tests.cluster.elastic import Training

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from elastic_operator.api.job import PLURAL
+from elastic_api.job import PLURAL
 from elastic_operator.build.names import service_name
 from elastic_worker.contract import LABEL_JOB_UID
 from tests.cluster.elastic import Training, trainer

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import Condition, JobStatus, Limit
+from elastic_api.job import JobSpec
+from elastic_api.status import Condition, JobStatus, Limit
 from elastic_operator.plan.facts.decisions import Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation

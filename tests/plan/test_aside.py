@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.status import ConditionType
+from elastic_api.status import ConditionType
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.job.set_aside import demand_aside, plan_aside

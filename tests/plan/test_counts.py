@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.status import MAX_LISTED_PODS
+from elastic_api.status import MAX_LISTED_PODS
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.job.counts import with_created

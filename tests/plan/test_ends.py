@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_api.status import Change, PodStatus, Retry
 from elastic_operator.plan.facts.job import MainContainer
 from tests.plan.jobs import (
     BOTH,

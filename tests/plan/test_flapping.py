@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, Retry
+from elastic_api.status import Change, Retry
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.job import CleanPodPolicy
-from elastic_operator.api.status import ConditionType
+from elastic_api.job import CleanPodPolicy
+from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, Limit
+from elastic_api.status import Change, Limit
 from elastic_operator.plan.facts.decisions import Route
 from tests.plan.jobs import (
     BOTH,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
+from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe

@@ -10,6 +10,7 @@ from math import inf
 import pytest
 
 from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.pods.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
 from tests.plan.jobs import ended, make_pod
 
@@ -150,3 +151,30 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     await asyncio.sleep(READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
     assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._said.values())) <= KEPT_BYTES
+
+
+HANDED_ON = LastOutput("toy-worker-2", -9, 3, ("loss inf",))
+
+
+@pytest.mark.parametrize(
+    ("log", "kept", "last"),
+    [
+        (b"loss inf\nKilled", None, LastOutput("toy-worker-0", 1, None, ("loss inf", "Killed"))),
+        (b"what the launcher says", HANDED_ON, HANDED_ON),
+        (Unreachable("no answer"), HANDED_ON, HANDED_ON),
+        (Unreachable("no answer"), None, LastOutput("toy-worker-0", 1)),
+    ],
+    ids=["a log", "what a launcher hands on", "without a log", "nothing"],
+)
+async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
+    log: bytes | Exception, kept: LastOutput | None, last: LastOutput
+):
+    read = asyncio.Event()
+    logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
+    failed = ended(make_pod(), 1)
+    failed = replace(failed, main=replace(failed.main, last_output=kept))
+    assert logs.as_read("job", "team-a", (failed,))[0].main.last_output is None
+    async with asyncio.timeout(5):
+        await read.wait()
+    main = logs.as_read("job", "team-a", (failed,))[0].main
+    assert main.last_output == last

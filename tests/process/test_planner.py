@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.build import names
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
@@ -60,7 +60,7 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=lambda: self.now)
+        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles, self.refused = Troubles(), set[str]()

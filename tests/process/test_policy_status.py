@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.policy import COLLECTION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store

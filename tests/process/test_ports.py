@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.ports import master_port
-from elastic_operator.api.template import fingerprint
+from elastic_api.ports import master_port
+from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster.store import Store

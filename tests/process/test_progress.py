@@ -16,6 +16,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastic_api.status import MAX_METRICS
 from elastic_operator.pods.launcher_client import (
     ANSWER_SECONDS,
     CALM_SECONDS,
@@ -28,7 +29,7 @@ from elastic_operator.pods.launcher_client import (
     Progress,
     Target,
 )
-from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_SENTENCE, read
+from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read
 from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
@@ -377,6 +378,21 @@ def test_what_a_script_with_the_library_tells_is_understood():
         "startup": 0.5,
         "regroup": 0.5,
     }
+
+
+def test_what_a_script_reports_as_to_kubeflow_is_understood_and_cut():
+    metrics = [{"name": f"m{number}", "value": "1" * 100} for number in range(20)]
+    said = {"progressPercentage": 42, "estimatedRemainingSeconds": 90, "metrics": metrics}
+    report = understood({**SAID, "training": said})
+    assert (report.progress_percentage, report.estimated_remaining_seconds) == (42, 90)
+    assert report.metrics == tuple((f"m{number}", "1" * MAX_METRIC) for number in range(MAX_METRICS))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"progressPercentage": 101}, {"estimatedRemainingSeconds": -1}, {"metrics": [{"name": "loss"}]}]
+)
+def test_progress_out_of_range_is_not_taken(wrong):
+    assert understood({**SAID, "training": wrong}) is None
 
 
 def test_fields_of_a_newer_launcher_are_passed_over():

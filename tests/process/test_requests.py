@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elastic_operator.build import names
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import (
@@ -51,7 +51,7 @@ class World:
     def __post_init__(self) -> None:
         for name in ("n1", "n2"):
             self.nodes.observe(node(name))
-        ledger = Ledger(job_of=lambda _: None, parse=names.parse_pod_name)
+        ledger = Ledger(job_of=lambda _: None, parse=parse_pod_name)
         self.pods.subscribe(ledger.pod_changed)
         self.requests = PendingPods(
             ledger,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.api.status import AvoidedNode, Change, Condition, JobStatus, Retry, Training
+from elastic_api.status import AvoidedNode, Change, Condition, JobStatus, Retry, Training
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import STEP_SECONDS
 from elastic_operator.read.status_times import StatusTimes, moved, times_moved

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from unittest.mock import patch
 
-from elastic_operator.api.status import JobStatus, Retry
+from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import trials
 from elastic_operator.loop.asking import Question

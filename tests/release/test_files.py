@@ -84,7 +84,7 @@ def test_the_plain_manifests_say_in_one_word_where_the_images_must_be_written():
 def test_a_wheel_is_the_same_each_time(tmp_path):
     def build(name, at):
         folder, made = tmp_path / name, tmp_path / f"{name}-made"
-        for wanted in ("pyproject.toml", "uv.lock", "operator", "worker"):
+        for wanted in ("pyproject.toml", "uv.lock", "api", "client", "operator", "worker"):
             original = source.ROOT / wanted
             copy = shutil.copytree if original.is_dir() else shutil.copy
             (folder / wanted).parent.mkdir(exist_ok=True)
@@ -100,7 +100,8 @@ def test_a_wheel_is_the_same_each_time(tmp_path):
     for content in one.values():
         times = {member.date_time for member in zipfile.ZipFile(io.BytesIO(content)).infolist()}
         assert times == {time.gmtime(LATE)[:6]}
-    assert [name.partition("-")[0] for name in sorted(one)] == ["elastic_pytorch_operator", "elastic_pytorch_worker"]
+    packages = ["api", "client", "operator", "worker"]
+    assert [name.partition("-")[0] for name in sorted(one)] == [f"elastic_pytorch_{name}" for name in packages]
 
 
 def test_the_list_of_contents_has_the_commits_time_and_a_number_made_from_it():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from tests.simulate import server as kinds
 from tests.simulate.facts import FLAVORS, ended, is_master, is_ready, name_of, node_of, owner_of, staying, terminating
 from tests.simulate.foreign import foreign_comes, foreign_ends, place_is_upset

@@ -11,7 +11,7 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
-from elastic_operator.api.job import API_VERSION, KIND
+from elastic_api.job import API_VERSION, KIND
 from elastic_worker.contract import ANNOTATION_RESERVED, LABEL_INCARNATION
 from tests.simulate import server as kinds
 from tests.simulate.facts import (

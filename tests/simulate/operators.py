@@ -7,7 +7,7 @@ from dataclasses import fields
 from random import Random
 from typing import Any
 
-from elastic_operator.build import names
+from elastic_api.pod_names import parse_pod_name
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
@@ -60,7 +60,7 @@ class Operator:
         self.faults = Faults(Random(self.server.revision), now)
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
-        self.ledger = Ledger(job_of=self._job_of, parse=names.parse_pod_name, now=now)
+        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=now)
         times = StatusTimes(lambda: 0)
         self.stores.jobs.subscribe(times.changed)
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from elastic_operator.api.job import API_VERSION, KIND
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.job import API_VERSION, KIND
+from elastic_api.policy import COLLECTION
 from elastic_worker.contract import ANNOTATION_RESERVED
 from tests.simulate import server as kinds
 from tests.simulate.facts import GPU, POOL, Body, flavor_of, is_master, is_over, name_of, node_of, terminating

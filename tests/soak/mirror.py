@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from elastic_operator.api.job import API_VERSION
-from elastic_operator.api.policy import KIND as POLICY_KIND
+from elastic_api.job import API_VERSION
+from elastic_api.policy import KIND as POLICY_KIND
 from elastic_operator.cluster.errors import AlreadyExists
 from tests.simulate import server as kinds
 from tests.simulate.moments import Moments

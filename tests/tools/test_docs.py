@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from elastic_operator.api.parse import parse_policy
+from elastic_api.parse import parse_policy
 from tests.tools import two_teams
 
 REPOSITORY = Path(__file__).parents[2]

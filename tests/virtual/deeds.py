@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from elastic_operator.api.job import API_VERSION, KIND
+from elastic_api.job import API_VERSION, KIND
 from tests.api.jobs import make_container, make_job, make_template
 from tests.kit.requests import Matcher, Refusal, Request, anything, deletes_a_pod, makes_a_pod
 from tests.simulate import server as kinds

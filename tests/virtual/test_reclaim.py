@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.requests import CutOff, Request, deletes_a_pod, nominates, writes_job_status
+from tests.kit.requests import CutOff, Refusal, Request, deletes_a_pod, nominates, writes_job_status
 from tests.simulate import server as kinds
 from tests.simulate.facts import lacks_gpus, name_of, node_of, nominated_for, owner_of, reservation_in, terminating
 from tests.simulate.server import Body
@@ -115,5 +115,34 @@ def test_pods_that_are_planned_for_elsewhere_while_they_are_nominated_do_not_hav
         written = [entry for each in world.replicas for entry in each.line.requests(since=began)]
         statuses = sum(writes_job_status(entry.request) for entry in written)
         require(statuses <= 3.5 * count, f"{statuses} statuses of {count} jobs, each of which gives 2 pods")
+
+    live(seed, story)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_pod_of_a_gang_that_changes_while_it_is_nominated_undoes_nothing_that_was_decided(seed: int) -> None:
+    """The rest of its gang was not planned for meanwhile: jobs were to grow again, or a place was emptied in vain."""
+    count, size, gpus = 10, 6, 4
+
+    async def story(world: ProcessWorld) -> None:
+        nodes(count, gpus)(world)
+        for team, guaranteed in ((OWNER, size * gpus), (HOME, 0)):
+            spec = {"namespaces": [team], "flavors": [{"name": "a", "guaranteed": guaranteed}]}
+            world.server.create(kinds.POLICIES, {"metadata": {"name": team}, "spec": spec})
+        line = world.start().line
+        names = [f"job-{index}" for index in range(count)]
+        for name in names:
+            job(name, small=1, big=gpus)(world)
+        await world.until("they run", lambda: all(world.settled(name, gpus) for name in names), seconds=20)
+        await world.advance(SHORT)
+        losses, known = Losses(world), {name: len(world.status(name)["history"]) for name in names}
+        line.faults.delay = 0.3
+        line.faults.refusals.append(Refusal(409, nominates, times=1))
+        gang = [name_of(world.add_foreign(OWNER, gpus=gpus, pool="a", job="gang")) for _ in range(size)]
+        await world.until("all have nodes", lambda: all(node_of(world.pod(name)) for name in gang), seconds=20)
+        await world.advance(20)
+        require(len(losses.names) == size * gpus, f"{losses.names}")
+        changes = {name: len(world.status(name)["history"]) - known[name] for name in names}
+        require(max(changes.values()) == 1, f"changes of jobs: {changes}")
 
     live(seed, story)

@@ -1,12 +1,16 @@
-"""Reads /proc: the state, session, traffic and signal handlers of processes."""
+"""Reads /proc: the state, session, traffic and signal handlers of processes. Has a process end with its parent."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+PR_SET_PDEATHSIG = 1
 _SESSION_FIELD, _THREADS_FIELD = 3, 17
 """Of the stat file, counted from the state on."""
 
@@ -53,6 +57,29 @@ def catches_signal(pid: int, number: int) -> bool:
             if line.startswith("SigCgt:"):
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, whose pid is `parent`. If that has ended, this one does.
+
+    To the kernel the parent is the thread that started this process, so it must be the parent's main thread.
+    """
+    die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Have the kernel send this process the signal when its present parent dies."""
+    prctl(PR_SET_PDEATHSIG, signal_number)
+
+
+def prctl(option: int, value: int) -> None:
+    """The system call. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _moved_bytes(pid: int) -> int:

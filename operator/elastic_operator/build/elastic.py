@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elastic_operator.api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.ports import status_port
-from elastic_operator.api.template import nproc_of
+from elastic_api.elastic import RUNTIME_VOLUME, SCRATCH_FOLDER, SCRATCH_VOLUME, WISH_VOLUME, injector
+from elastic_api.job import JobSpec
+from elastic_api.pod_names import pod_name
+from elastic_api.ports import status_port
+from elastic_api.template import nproc_of
 from elastic_operator.build.environment import endpoint, grace_seconds, with_users
 from elastic_operator.build.launch import launched
-from elastic_operator.build.names import Owner, pod_name, rendezvous_id, secret_name
+from elastic_operator.build.names import Owner, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings, PodToCreate
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER

@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elastic_operator.api.job import MAX_REPLICAS, JobSpec
-from elastic_operator.api.template import nproc_of
+from elastic_api import torchrun
+from elastic_api.job import MAX_REPLICAS, JobSpec
+from elastic_api.template import nproc_of
 from elastic_operator.build.names import Owner, rendezvous_id
 from elastic_worker import contract
 from elastic_worker.contract import ROLE_MASTER
 
-MAX_RESTARTS = 10
-"""torchrun's own restarts per agent: a leaving pod costs every other agent one, a failing script costs all
-agents one.
-"""
 SHUTDOWN_MARGIN_SECONDS = 5
 """The part of the grace period that an agent needs to end and report after it has killed processes that did
 not stop.
@@ -58,16 +55,16 @@ def environment(
     """The variables for the pod `role`, `index`, as a container's `env`; `nnodes` as from `frozen_nnodes`."""
     fewest, most = nnodes
     values = {
-        contract.ENV_MASTER_ADDR: service_ip,
-        contract.ENV_MASTER_PORT: port,
-        contract.ENV_WORLD_SIZE: spec.max_replicas if most == MAX_REPLICAS else most,
-        contract.ENV_NNODES: f"{fewest}:{most}",
-        contract.ENV_NPROC_PER_NODE: nproc_of(spec, role, gpu_resources),
-        contract.ENV_RDZV_BACKEND: "c10d",
-        contract.ENV_RDZV_ENDPOINT: endpoint(service_ip, port),
-        contract.ENV_RDZV_ID: rendezvous_id(job.uid, incarnation),
-        contract.ENV_RDZV_CONF: _rendezvous_conf(spec, is_host=role == ROLE_MASTER),
-        contract.ENV_MAX_RESTARTS: MAX_RESTARTS,
+        **torchrun.variables(
+            address=service_ip,
+            port=str(port),
+            world_size=str(spec.max_replicas if most == MAX_REPLICAS else most),
+            nnodes=f"{fewest}:{most}",
+            nproc=str(nproc_of(spec, role, gpu_resources)),
+            endpoint=endpoint(service_ip, port),
+            run_id=rendezvous_id(job.uid, incarnation),
+            conf=_rendezvous_conf(spec, is_host=role == ROLE_MASTER),
+        ),
         contract.ENV_SHUTDOWN_TIMEOUT: max(1, grace_seconds(spec) - SHUTDOWN_MARGIN_SECONDS),
         # With the shared store, a pod that joins or a lost rank 0 ends the whole group (torch 2.13 to 2.15).
         contract.ENV_NO_SHARED_STORE: 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_operator.api.job import Runtime
+from elastic_api.job import Runtime
 from elastic_operator.build.python import ASK_FOR_LAUNCHER, NEEDED
 from elastic_operator.build.wrapper import NAME
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, INJECT_FOLDER

@@ -11,13 +11,14 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.launch_line import as_run
-from elastic_operator.api.ports import declared_ports
-from elastic_operator.api.template import fingerprint, main_container
+from elastic_api.job import JobSpec
+from elastic_api.launch_line import as_run
+from elastic_api.pod_names import pod_name
+from elastic_api.ports import declared_ports
+from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic
 from elastic_operator.build.environment import environment, grace_seconds, with_users
-from elastic_operator.build.names import Owner, owner_reference, pod_name
+from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings, PodToCreate
 from elastic_operator.build.wrapper import wrapped
 from elastic_worker import contract

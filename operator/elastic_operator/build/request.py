@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastic_operator.api.template import GPU_RESOURCES
+from elastic_api.template import GPU_RESOURCES
 from elastic_operator.build.network_policy import JobNetwork
 
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from elastic_worker.last_lines import shown
+
 TAIL_LINES = 500
 """The lines at the end of a log that are worth reading: the summary of eight ranks takes 70, each traceback
 20 to 40.
@@ -31,8 +33,10 @@ _AGENT_LOG = re.compile(r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ .*\] ?")
 _AGENT_FAILED = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
 _AGENT_RAISES = re.compile(r"torch\.distributed\.elastic\..*\.ChildFailedError:")
 _TEE_PREFIX = re.compile(r"\[[A-Za-z_][\w.-]*+(?<=\d)\]:(?=$|[^ ])")
+_TEE_RANK = re.compile(r"\[[A-Za-z_][\w.-]*?(\d{1,9})\]:(?=$|[^ ])")
 _RANK_PREFIX = re.compile(r"\[rank(\d{1,9})\]: ?")
 _RANK = re.compile(r"^ +rank +: (\d{1,9})(?!\d)", re.MULTILINE)
+_LOCAL_RANK = re.compile(r"^ +rank +: \d{1,9} \(local_rank: (\d{1,9})\)", re.MULTILINE)
 _EXIT_CODE = re.compile(r"^ +exitcode +: (-?\d{1,9})(?!\d)", re.MULTILINE)
 _RECORDED = re.compile(r"^ +traceback : (?=Traceback )", re.MULTILINE)
 _RULE = re.compile(r"^=+$", re.MULTILINE)
@@ -80,6 +84,38 @@ def failure_of(log_tail: str) -> Failure:
         text = _printed_by(rank, _last_attempt(lines) if summary else lines)
     hints = [f"\n{hint}" for sign, hint in _HINTS.items() if sign in text]
     return Failure(rank, exit_code, (text.strip("\n") + "".join(hints))[-MAX_TRACEBACK:])
+
+
+def last_lines_of(log_tail: str) -> tuple[str, ...]:
+    """What the process printed last that failed first, of the last lines of a main container's log.
+
+    Where torchrun's summary names its rank, lines of other ranks and of torchrun's are left out, as far as they have a
+    prefix. Else they are the last lines of the whole container.
+    """
+    lines = log_tail[-MAX_LOG:].splitlines()
+    summary = _summary(lines)
+    if not summary:
+        return shown(lines)
+    attempt = _last_attempt(lines)
+    noticed = [number for number, line in enumerate(attempt) if _AGENT_FAILED.search(line)]
+    before = [line for line in attempt[: noticed[-1] if noticed else None] if not _AGENT_LOG.match(line)]
+    return shown(_of_rank(_number(_RANK, summary), _number(_LOCAL_RANK, summary), before))
+
+
+def _of_rank(rank: int | None, local_rank: int | None, lines: Sequence[str]) -> list[str]:
+    """The lines that may be the rank's, without the prefixes by which `--tee` and torch tell ranks apart."""
+    tees = [_TEE_RANK.match(line) for line in lines]
+    own = [
+        line[tee.end() :] if tee else line
+        for line, tee in zip(lines, tees, strict=True)
+        if tee is None or local_rank is None or int(tee[1]) == local_rank
+    ]
+    prefixes = [_RANK_PREFIX.match(line) for line in own]
+    return [
+        line[prefix.end() :] if prefix else line
+        for line, prefix in zip(own, prefixes, strict=True)
+        if prefix is None or rank is None or int(prefix[1]) == rank
+    ]
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from elastic_operator.api.job import API_VERSION, PLURAL
-from elastic_operator.api.leftovers import removal
+from elastic_api.job import API_VERSION, PLURAL
+from elastic_api.leftovers import removal
 from elastic_operator.cluster.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     ClusterError,
     Conflict,
@@ -76,6 +77,10 @@ async def delete_pod(
 ) -> Pod | None:
     """Delete exactly that pod; None if it is gone. `grace_seconds` overrides the pod's own, 0 deletes by force.
 
+    Of conflicts, only that of the precondition says that the pod is gone. If somebody in between answers 409, the pod
+    may live on, and nobody would see it any more. That is an error like others, and no Conflict: nothing has changed
+    that could be looked at again at once.
+
     The API server answers with the pod even if it is gone at once: not bound to a node, or without grace. If somebody
     else's deletion was a moment faster, the answer is a status, or a pod without a version.
     """
@@ -84,8 +89,12 @@ async def delete_pod(
         options["gracePeriodSeconds"] = grace_seconds
     try:
         answer = await session.delete(f"{_core(namespace, 'pods')}/{name}", options)
-    except (NotFound, Conflict):
+    except NotFound:
         return None
+    except Conflict as error:
+        if "precondition" in error.message.lower():
+            return None
+        raise ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after) from None
     if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)
@@ -269,10 +278,13 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def delete_job(session: Session, namespace: str, name: str, *, uid: str) -> None:
-    """Delete exactly that job; the garbage collector deletes what it owns."""
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> None:
+    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns."""
+    options = {**_delete_options(uid), "propagationPolicy": "Background"}
+    if version is not None:
+        options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
-        await session.delete(_job(namespace, name), {**_delete_options(uid), "propagationPolicy": "Background"})
+        await session.delete(_job(namespace, name), options)
     except (NotFound, Conflict):
         return
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_operator.api.job import API_VERSION, GROUP, KIND
+from elastic_api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.session import Session

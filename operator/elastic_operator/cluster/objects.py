@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from elastic_operator.api.job import GROUP
+from elastic_api.job import GROUP
+from elastic_api.what_if import ANNOTATION_WHAT_IF
 from elastic_operator.cluster.meta import Condition, LabelledMeta, Meta, Struct
 from elastic_operator.cluster.pod import Pod
 from elastic_worker.contract import MASTER_PORT
@@ -191,10 +192,17 @@ class EndpointSlice(Struct, frozen=True):
     ports: tuple[Port, ...] | None = None
 
 
+class CustomAnnotations(Struct, frozen=True, rename=None):
+    """The annotations of our own kinds that we read."""
+
+    what_if: str = msgspec.field(name=ANNOTATION_WHAT_IF, default="")
+
+
 class CustomMeta(LabelledMeta, frozen=True):
     """metadata of our own kinds."""
 
     generation: int = 0
+    annotations: CustomAnnotations = CustomAnnotations()
 
 
 class CustomObject(Struct, frozen=True):

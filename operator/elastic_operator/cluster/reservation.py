@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.api.job import GROUP
-from elastic_operator.api.status import rfc3339
+from elastic_api.job import GROUP
+from elastic_api.status import rfc3339
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod

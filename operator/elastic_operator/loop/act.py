@@ -13,10 +13,11 @@ from dataclasses import replace
 from secrets import token_urlsafe
 from typing import Any
 
-from elastic_operator.api.job import PLURAL
-from elastic_operator.api.ports import master_port
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import main_container
+from elastic_api.job import PLURAL
+from elastic_api.ports import master_port
+from elastic_api.status import JobStatus
+from elastic_api.template import main_container
+from elastic_api.what_if import ONCE
 from elastic_operator.build.names import service_name
 from elastic_operator.build.network_policy import build_network_policy
 from elastic_operator.build.pod import build_pod
@@ -112,8 +113,22 @@ class Actor:
         if tells and not plan.commit_first and await self._write_status(job, plan, written):
             self.tell(job, plan.events)
         if plan.delete_job:
-            log.info("job=%s deleted: ttlSecondsAfterFinished is over", job.key)
-            await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid)
+            await self._delete_job(job)
+
+    async def _delete_job(self, job: Job) -> None:
+        """Delete a job whose time is over. One that was made for a question stays if somebody edits it meanwhile, or
+        takes the annotation away.
+        """
+        body = self.stores.jobs.get(job.uid)
+        if body is None:
+            return
+        is_edited = body.metadata.generation != job.generation or body.metadata.annotations.what_if != ONCE
+        if job.asks and is_edited:
+            return
+        version = body.metadata.resource_version if job.asks else None
+        why = "it was made for a question only" if job.asks else "ttlSecondsAfterFinished is over"
+        log.info("job=%s deleted: %s", job.key, why)
+        await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version)
 
     def tell(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.api.elastic import requested_template
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import limits_of, main_container, requests_of
+from elastic_api.elastic import requested_template
+from elastic_api.job import JobSpec
+from elastic_api.template import limits_of, main_container, requests_of
 from elastic_operator.build.names import service_name
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings

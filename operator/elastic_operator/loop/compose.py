@@ -10,6 +10,7 @@ from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.dispatch import Dispatcher
+from elastic_operator.loop.forecasts import Forecasts
 from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reconciler import Reconciler
@@ -84,6 +85,7 @@ def make_controller(
         refused=trials.were_refused,
     )
     world = StoredWorld(reader, logs, troubles, progress.report, progress.heard, survivors.group, trials.may_take)
+    forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     reconciler = Reconciler(
         planner,
         world,
@@ -93,7 +95,17 @@ def make_controller(
         survivors=survivors,
         wake=awake.set,
         planned=planned,
+        told=forecasts.told,
     )
     return Controller(
-        world, planner, reconciler, reclaimer, trials, metrics=metrics, clock=clock, awake=awake, decided=decided
+        world,
+        planner,
+        reconciler,
+        reclaimer,
+        trials,
+        forecasts,
+        metrics=metrics,
+        clock=clock,
+        awake=awake,
+        decided=decided,
     )

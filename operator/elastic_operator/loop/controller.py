@@ -18,6 +18,7 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.loop import reconciler
+from elastic_operator.loop.forecasts import Forecasts
 from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reclaim_times import ReclaimTimes
@@ -49,6 +50,7 @@ class Controller:
         jobs: Reconciler,
         reclaimer: Reclaimer,
         trials: Trials,
+        forecasts: Forecasts,
         *,
         metrics: Metrics,
         clock: ServerClock,
@@ -56,7 +58,7 @@ class Controller:
         decided: Callable[[Decisions], None],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
-        self.reclaimer, self.trials = reclaimer, trials
+        self.reclaimer, self.trials, self.forecasts = reclaimer, trials, forecasts
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self.last_pass = time.monotonic()
@@ -77,6 +79,7 @@ class Controller:
 
     async def run(self) -> None:
         """Passes until cancelled. Plans under way are cancelled with it."""
+        forecasting = asyncio.create_task(self.forecasts.run())
         try:
             while True:
                 self._awake.clear()
@@ -88,9 +91,11 @@ class Controller:
                 await asyncio.sleep(self._pace.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await self._sleep(wait)
         finally:
+            forecasting.cancel()
             await self.reconciler.stop()
             await self.reclaimer.stop()
             await self.trials.stop()
+            await asyncio.gather(forecasting, return_exceptions=True)
 
     async def _look_ahead(self) -> None:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
@@ -128,10 +133,12 @@ class Controller:
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.look(now), self.reclaimer)
+            self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
                 self._take_note(decisions, now)
             self.trials.keep_only(observed.obs.keys())
+            self.forecasts.keep_only(observed.obs.keys())
             self.reconciler.keep_only(observed.obs.keys())
             self.reconciler.making_way.look(observed.obs, allocation, fresh=self.reconciler.dispatcher.fresh())
             self._keep_places(allocation, now)
@@ -186,6 +193,7 @@ class Controller:
         """Decide everything again."""
         self.world.forget()
         self.planner.forget()
+        self.forecasts.forget()
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""

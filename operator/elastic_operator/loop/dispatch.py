@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import replace
 from typing import Any
 
-from elastic_operator.api.status import ConditionType, Phase
-from elastic_operator.build.names import pod_name
+from elastic_api.pod_names import pod_name
+from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import (
     ApiError,
@@ -51,6 +51,7 @@ _REPORTS = frozenset(
         "runningSince",
         "lastResizeTime",
         "training",
+        "queue",
         "conditions",
     )
 )

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from elastic_operator.api.nnodes import frozen_nnodes
+from elastic_api.nnodes import frozen_nnodes
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question

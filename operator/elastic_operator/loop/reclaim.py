@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import takewhile
 from math import inf
 
-from elastic_operator.cluster import objects
+from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, Subject
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
@@ -366,13 +366,37 @@ class Reclaimer:
         """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""
         uid = pod.metadata.uid
         try:
-            return await self._put(pod, reservation)
+            try:
+                return await self._put(pod, reservation)
+            except Conflict:
+                return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
             self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
         return False
+
+    async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
+        """The same for a pod that has changed, as it is now; False if it is gone or has a node.
+
+        kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
+        rest of the gang, and other jobs grow into the room that it was to get (158).
+
+        Raises ClusterError; Conflict if somebody else has nominated it.
+        """
+        meta = before.metadata
+        try:
+            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+        except NotFound:
+            self._pods.observe_deleted(meta.uid)
+            return False
+        self._pods.observe(pod)
+        if pod.metadata.uid != meta.uid or pod.spec.node_name:
+            return False
+        if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
+            raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
+        return await self._put(pod, reservation)
 
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""

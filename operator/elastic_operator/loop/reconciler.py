@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.refusal import pod_blocked
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_api.refusal import pod_blocked
+from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.build.names import service_name
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
@@ -47,6 +47,7 @@ class Reconciler:
     Args:
         wake: Called when another pass is needed.
         planned: Called with each plan that was made.
+        told: The status of a plan, with what is to be told of the future.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class Reconciler:
         survivors: SurvivorLogs,
         wake: Callable[[], None],
         planned: Callable[[Planned], None],
+        told: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
         self._planner, self._world, self.dispatcher, self.making_way = planner, world, dispatcher, making_way
         self._stores, self._bulkhead = world.reader.stores, world.reader.bulkhead
         self._progress, self._survivors = progress, survivors
-        self._wake, self._planned = wake, planned
+        self._wake, self._planned, self._told = wake, planned, told
         self.behind: dict[str, None] = {}
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
         self._unsaid: dict[str, None] = {}
@@ -163,7 +165,7 @@ class Reconciler:
         if grant is not None:
             grant = held.grant(grant, obs.status.target_replicas)
         plan = self._planner.plan(obs, grant, now)
-        plan = replace(plan, route=self._changed_route(job, plan.route))
+        plan = replace(plan, route=self._changed_route(job, plan.route), status=self._told(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         goes = grant is not None and (bool(grant.release) or not held.pods)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Set
 from dataclasses import dataclass
 
-from elastic_operator.api.refusal import pod_blocked, pod_refusal
+from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled

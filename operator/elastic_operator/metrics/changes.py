@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from elastic_operator.api.status import Change, ConditionType, JobStatus
+from elastic_api.status import Change, ConditionType, JobStatus
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 

@@ -18,8 +18,9 @@ PASS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
 WRITE = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 PAUSE = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
 RECLAIM = (0.5, 1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 300, 600)
+RATIO = (0.1, 0.25, 0.5, 0.8, 0.9, 1.1, 1.25, 2, 4, 10)
 QUEUE = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600)
-"""Upper bounds of histograms, in seconds."""
+"""Upper bounds of histograms, in seconds; RATIO without a unit."""
 KINDS = [
     "job",
     "pod",
@@ -45,6 +46,7 @@ class Counters:
         self._of_the_process()
         self._of_passes()
         self._of_jobs()
+        self._of_forecasts()
         self._of_reclaim()
 
     def count_request(self, verb: str, code: str) -> None:
@@ -134,6 +136,26 @@ class Counters:
             "queue_wait_seconds",
             "How long jobs waited for their first pods: since they were created, resumed, or gave all GPUs back.",
             QUEUE,
+        )
+
+    def _of_forecasts(self) -> None:
+        self.forecast = self._histogram(
+            "forecast_seconds", "Time of one step of an answer or an estimate, beside the passes.", PASS
+        )
+        self.forecast_errors = self._counter(
+            "forecast_errors", "Answers and estimates that failed by an error of the operator's own; the log has it."
+        )
+        self.what_ifs = self._counter(
+            "what_ifs", "Questions of suspended jobs that were answered, by whether their minimum would start.", "fits"
+        )
+        for fits in ("true", "false"):
+            self.what_ifs.labels(fits)
+        self.start_estimates = self._counter("start_estimates", "Estimates of their start that waiting jobs were told.")
+        self.start_estimate_ratio = self._histogram(
+            "start_estimate_ratio",
+            "How long jobs waited after each estimate of their start, as a part of what the estimate said: 1 is exact,"
+            " 2 twice as long.",
+            RATIO,
         )
 
     def _of_reclaim(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from elastic_operator.api.status import Condition, ConditionType
+from elastic_api.status import Condition, ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS

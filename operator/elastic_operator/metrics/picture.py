@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.plan.job.observation import Observation
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
-from elastic_operator.api.status import ConditionType
+from elastic_api.status import ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.job.group import report_of

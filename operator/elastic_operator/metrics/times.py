@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
-from elastic_operator.api.status import Phase
+from elastic_api.status import Phase
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")

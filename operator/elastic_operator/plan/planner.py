@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.nnodes import frozen_nnodes
+from elastic_api.nnodes import frozen_nnodes
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped

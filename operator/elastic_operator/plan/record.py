@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import JobShape

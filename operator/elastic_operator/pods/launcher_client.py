@@ -17,10 +17,10 @@ from ipaddress import ip_address
 
 import aiohttp
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.ports import master_port, status_port
-from elastic_operator.api.status import ConditionType, JobStatus, Phase
-from elastic_operator.build.names import parse_pod_name
+from elastic_api.job import JobSpec
+from elastic_api.pod_names import parse_pod_name
+from elastic_api.ports import master_port, status_port
+from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.launcher_report import Report

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from elastic_operator.api.job import MAX_PROCESSES, MAX_REPLICAS
+from elastic_api.job import MAX_PROCESSES, MAX_REPLICAS
+from elastic_api.status import MAX_METRICS
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_worker import contract
 
@@ -15,6 +16,8 @@ MAX_CHANGES = 20
 MAX_GIVEN_UP = 3
 """The most pods that are named; more of them have one cause."""
 MAX_FLAGS = 8
+MAX_METRIC = 64
+"""The most characters of a metric's name, and of its value; longer ones are cut."""
 MAX_SENTENCE = 256
 """The most characters of a text that is shown; longer ones are cut."""
 
@@ -43,6 +46,11 @@ class _Goodput(_Struct, frozen=True):
     seconds: _Parts = _Parts()
 
 
+class _Metric(_Struct, frozen=True):
+    name: str
+    value: str
+
+
 class _Training(_Struct, frozen=True):
     step: Count | None = None
     last_checkpoint_step: Count | None = None
@@ -51,6 +59,9 @@ class _Training(_Struct, frozen=True):
     samples_seen: Count | None = None
     loss: float | None = None
     goodput: _Goodput | None = None
+    progress_percentage: Annotated[int, msgspec.Meta(ge=0, le=100)] | None = None
+    estimated_remaining_seconds: Annotated[int, msgspec.Meta(ge=0, le=10**10)] | None = None
+    metrics: tuple[_Metric, ...] = ()
 
 
 class _Change(_Struct, frozen=True):
@@ -113,12 +124,20 @@ def read(
         samples_seen=said.training.samples_seen,
         loss=said.training.loss,
         goodput=_goodput(said.training.goodput),
+        progress_percentage=said.training.progress_percentage,
+        estimated_remaining_seconds=said.training.estimated_remaining_seconds,
+        metrics=_metrics(said.training.metrics),
         changes=tuple(_change(change) for change in said.changes),
     )
 
 
 def _goodput(said: _Goodput | None) -> Goodput | None:
     return Goodput(said.share, msgspec.structs.asdict(said.seconds)) if said is not None else None
+
+
+def _metrics(said: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
+    plain = {_plain(one.name)[:MAX_METRIC]: _plain(one.value)[:MAX_METRIC] for one in said}
+    return tuple((name, value) for name, value in plain.items() if name)[:MAX_METRICS]
 
 
 def _change(said: _Change) -> GroupChange:

@@ -12,14 +12,14 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of
+from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
-from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.job import LastOutput, OwnPod
 from elastic_operator.pods.turns import Turns
 from elastic_worker.contract import MAIN_CONTAINER
 
@@ -34,12 +34,20 @@ WAIT_SECONDS = 15.0
 KEPT_BYTES = 4 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a log says: why the pod failed, and the last lines of the process that failed first."""
+
+    failure: Failure
+    lines: tuple[str, ...] = ()
+
+
 class FailureLogs:
     """Reads the log of each failed pod once."""
 
     def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
         self.session, self.container_of, self.changed = session, container_of, changed
-        self._said: dict[str, Failure] = {}
+        self._said: dict[str, Said] = {}
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, its pods whose logs are being read or are next."""
@@ -70,19 +78,27 @@ class FailureLogs:
     def _as_read(self, pod: OwnPod) -> OwnPod:
         said = self._said.get(pod.uid)
         if said is not None:
-            told = _in_words(said) or pod.main.message
-            main = replace(pod.main, message=told, is_consequence=said.secondary, script_exit_code=said.exit_code)
+            failure = said.failure
+            main = replace(
+                pod.main,
+                message=_in_words(failure) or pod.main.message,
+                is_consequence=failure.secondary,
+                script_exit_code=failure.exit_code,
+                last_output=pod.main.last_output
+                or LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, said.lines),
+            )
             return replace(pod, main=main)
-        running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="")
+        running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="", last_output=None)
         return replace(pod, phase="Running", main=running)
 
     async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
         """Keep the pod's last words. If anything goes wrong, they count as empty, and nothing waits for them any
         longer.
         """
-        said = Failure()
+        said = Said(Failure())
         try:
-            said = failure_of(await self._log_of(namespace, pod))
+            text = await self._log_of(namespace, pod)
+            said = Said(failure_of(text), last_lines_of(text))
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
         except Exception:
@@ -106,16 +122,20 @@ class FailureLogs:
         finally:
             self.turns.end(namespace)
 
-    def _keep(self, uid: str, said: Failure) -> None:
+    def _keep(self, uid: str, said: Said) -> None:
         self._said[uid] = said
         self._said_bytes += size_of(said)
         while self._said_bytes > KEPT_BYTES:
             self._said_bytes -= size_of(self._said.pop(next(iter(self._said))))
 
 
-def size_of(said: Failure) -> int:
+def size_of(said: Said) -> int:
     """About how many bytes of memory the pod takes."""
-    return 256 + 4 * len(said.traceback)
+    return 512 + 4 * (len(said.failure.traceback) + sum(map(len, said.lines)))
+
+
+def _first(code: int | None, other: int | None) -> int | None:
+    return other if code is None else code
 
 
 def _in_words(failure: Failure) -> str:

@@ -30,10 +30,10 @@ class Ration:
         """Whether one is left."""
         return self._renewed(key).left >= 1
 
-    def take(self, key: Hashable) -> None:
-        """Take one that is left."""
+    def take(self, key: Hashable, amount: float = 1.0) -> None:
+        """Take one that is left; or more, if it has turned out to be worth more: then it takes longer to renew."""
         self._known[key] = ration = self._renewed(key)
-        ration.left -= 1
+        ration.left -= amount
 
     def forget_the_whole(self) -> None:
         """Forget keys whose rations are full again."""

@@ -8,15 +8,16 @@ from datetime import datetime
 
 import msgspec
 
-from elastic_operator.api import template
-from elastic_operator.api.quantity import amount
+from elastic_api import template
+from elastic_api.quantity import amount
 from elastic_operator.build.names import secret_name
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.objects import Node
 from elastic_operator.cluster.pod import Pod, PodMeta, SelectorTerm, Waiting
 from elastic_operator.plan.facts import snapshot as model
-from elastic_operator.plan.facts.job import STARTS, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import STARTS, LastOutput, MainContainer, OwnPod
 from elastic_worker import contract
+from elastic_worker.last_lines import parted
 
 _CLUSTER_REASONS = frozenset(
     {
@@ -218,7 +219,11 @@ def main_container(pod: Pod) -> MainContainer:
         finished = None if _clock_is_behind(pod) else _time(end.finished_at)
         evicted = pod.status.phase == "Failed" and pod.status.reason == EVICTED
         reason, message = (EVICTED, pod.status.message) if evicted else (end.reason, end.message)
-        return MainContainer(exit_code=end.exit_code, finished_at=finished, reason=reason, message=message)
+        message, last = parted(message)
+        output = LastOutput(last.pod, last.exit_code, last.rank, last.lines) if last is not None else None
+        return MainContainer(
+            exit_code=end.exit_code, finished_at=finished, reason=reason, message=message, last_output=output
+        )
     if state.running is not None:
         since = pod.metadata.creation_timestamp if _clock_is_behind(pod) else state.running.started_at
         return MainContainer(running_since=_time(since))

@@ -6,8 +6,8 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
-from elastic_operator.api.job import GROUP, KIND
-from elastic_operator.api.quantity import QuantityError, amount
+from elastic_api.job import GROUP, KIND
+from elastic_api.quantity import QuantityError, amount
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod

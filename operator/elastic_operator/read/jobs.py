@@ -11,11 +11,11 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.job import PLURAL, JobSpec
-from elastic_operator.api.parse import known_part, parse_spec, parse_status, unused_flags
-from elastic_operator.api.status import JobStatus
-from elastic_operator.api.template import fingerprint
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.job import PLURAL, JobSpec
+from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
+from elastic_api.status import JobStatus
+from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
@@ -275,6 +275,7 @@ class Reader:
             start_seconds=self.settings.start_timeout_seconds,
             unkept=self._unkept.fields,
             quiet=facts.quiet,
+            what_if=meta.annotations.what_if,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.api.template import GPU_RESOURCES
+from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 

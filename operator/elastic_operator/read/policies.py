@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.parse import parse_policy
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.blame import culprits

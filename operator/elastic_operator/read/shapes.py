@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from elastic_operator.api.elastic import requested_template
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.ports import declared_ports, master_port
+from elastic_api.elastic import requested_template
+from elastic_api.job import JobSpec
+from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.job import Job

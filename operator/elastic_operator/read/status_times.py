@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 from typing import Any
 
-from elastic_operator.api.status import JobStatus, Training
+from elastic_api.status import Forecast, JobStatus, QueuePlace, Training
 from elastic_operator.cluster.clock import STEP_SECONDS
 from elastic_operator.cluster.objects import CustomObject
 
@@ -55,7 +55,7 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
     if not seconds:
         return status
     by = timedelta(seconds=seconds)
-    retry, training = status.retry, status.training
+    retry, training, queue, forecast = status.retry, status.training, status.queue, status.forecast
     return status.model_copy(
         update={
             "start_time": status.start_time and status.start_time + by,
@@ -68,6 +68,8 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
             "held_until": status.held_until and status.held_until + by,
             "retry": retry and retry.model_copy(update={"not_before": retry.not_before + by}),
             "training": training and _training_moved(training, by),
+            "queue": queue and _queue_moved(queue, by),
+            "forecast": forecast and _forecast_moved(forecast, by),
             "history": [change.model_copy(update={"time": change.time + by}) for change in status.history],
             "avoided_nodes": [one.model_copy(update={"until": one.until + by}) for one in status.avoided_nodes],
             "conditions": [
@@ -80,6 +82,15 @@ def moved(status: JobStatus, seconds: int) -> JobStatus:
 def _training_moved(training: Training, by: timedelta) -> Training:
     told = training.last_updated_time
     return training.model_copy(update={"last_updated_time": told and told + by})
+
+
+def _queue_moved(queue: QueuePlace, by: timedelta) -> QueuePlace:
+    start = queue.estimated_start_time
+    return queue.model_copy(update={"estimated_start_time": start and start + by})
+
+
+def _forecast_moved(forecast: Forecast, by: timedelta) -> Forecast:
+    return forecast.model_copy(update={"answered_time": forecast.answered_time + by})
 
 
 def times_moved(old: dict[str, Any], new: dict[str, Any]) -> int | None:

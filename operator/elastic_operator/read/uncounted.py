@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.template import requests_of
+from elastic_api.job import JobSpec
+from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
-from elastic_operator.api.status import JobStatus
+from elastic_api.job import JobSpec
+from elastic_api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.roles import MASTER, WORKER

@@ -12,12 +12,12 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from elastic_operator.api.invalid import FieldError, InvalidSpecError, field_errors
-from elastic_operator.api.job import API_VERSION, KIND, PLURAL, JobSpec
-from elastic_operator.api.parse import parse_policy, parse_spec
-from elastic_operator.api.policy import KIND as POLICY
-from elastic_operator.api.policy import PLURAL as POLICIES
-from elastic_operator.api.policy import PolicySpec
+from elastic_api.invalid import FieldError, InvalidSpecError, field_errors
+from elastic_api.job import API_VERSION, KIND, PLURAL, JobSpec
+from elastic_api.parse import parse_policy, parse_spec
+from elastic_api.policy import KIND as POLICY
+from elastic_api.policy import PLURAL as POLICIES
+from elastic_api.policy import PolicySpec
 from elastic_operator.tools.files import InputError, read_text
 
 _VERSIONS = {KIND: API_VERSION, POLICY: API_VERSION, "PriorityClass": "scheduling.k8s.io/v1", "Namespace": "v1"}

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
-from elastic_operator.api.invalid import FieldError, field_errors
-from elastic_operator.api.job import ApiModel
+from elastic_api.invalid import FieldError, field_errors
+from elastic_api.job import ApiModel
 from elastic_operator.plan.allocation.fair_share import Claimant, divide
 from elastic_operator.tools.files import InputError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.api.quantity import QuantityError, units
+from elastic_api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound

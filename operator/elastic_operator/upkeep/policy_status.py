@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from elastic_operator.api.policy import COLLECTION, PLURAL, PolicyStatus
+from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from elastic_operator.api import crd
+from elastic_api import crd
 from tests.api.anything import FULL, ODD, nested, places, replaced
 from tests.api.jobs import make_job, make_template, with_gpus
 

@@ -32,7 +32,7 @@ RULES = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
-PARTS = (*RULES, "CustomResourceDefinition", "ServiceAccount", "PriorityClass")
+PARTS = (*RULES, "CustomResourceDefinition", "ServiceAccount", "PriorityClass", "FlowSchema")
 """Of the chart; what runs in pods is left out, the tests start the operator themselves."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from devcluster.cluster import Cluster
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.policy import COLLECTION
 from tests.apiserver.faults.lab import FakeKubelets, World
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs

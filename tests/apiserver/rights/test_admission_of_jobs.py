@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.api import elastic, template_rules
-from elastic_operator.api.invalid import InvalidSpecError
-from elastic_operator.api.parse import parse_spec
+from elastic_api import elastic, template_rules
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.parse import parse_spec
 from tests.api.jobs import make_job, make_template
 from tests.api.mistakes import MISTAKES, RIGHT, Mistake
 from tests.apiserver.jobs_api import Jobs, accepted

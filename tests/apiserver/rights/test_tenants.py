@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.api.policy import COLLECTION
+from elastic_api.policy import COLLECTION
 from elastic_worker import contract
 from tests.api.jobs import make_container, make_template, with_gpus
 from tests.api.policies import make_policy

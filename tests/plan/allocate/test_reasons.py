@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.facts.snapshot import Taint
 from tests.plan.allocate.world import NOW, grants, make_job, make_node, make_shape
 

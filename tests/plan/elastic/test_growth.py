@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_operator.api.status import Change, Limit, Training
+from elastic_api.status import Change, Limit, Training
 from elastic_operator.plan.allocation.allocate import allocate, next_change
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.facts.team import Flavor

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.api.status import Change, PodStatus, Retry
+from elastic_api.status import Change, PodStatus, Retry
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
 from elastic_worker.contract import EXIT_DO_NOT_RETRY

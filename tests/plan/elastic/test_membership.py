@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from elastic_operator.api.job import MAX_REPLICAS
+from elastic_api.job import MAX_REPLICAS
 from elastic_operator.plan.job.membership import MOST_NAMED, changed_membership
 from elastic_worker.coordinator import wish
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_wish, make_worker

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Change, ConditionType
+from elastic_api.status import Change, ConditionType, Metric
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
 from tests.plan.jobs import START, at, make_grant, plan, reasons
@@ -48,11 +48,40 @@ def test_flags_in_a_script_that_the_command_runs_are_named_as_those_in_the_templ
     assert "FlagsNotUsed" in [event.reason for event in found.events]
 
 
-def test_what_scripts_with_the_library_tell_is_shown_and_the_loss_is_not():
+def test_what_scripts_with_the_library_tell_is_shown():
     told = {"epoch": 2, "samples_seen": 4480, "loss": 0.25, "goodput": Goodput(0.87512, {"productive": 60.0})}
     training = planned(make_report(*ALL, **told)).status.training
     assert (training.epoch, training.samples_seen, training.goodput) == (2, 4480, 0.875)
-    assert planned(make_report(*ALL, loss=0.25)).status.training is None
+    assert training.metrics == [Metric(name="loss", value="0.25")]
+
+
+def test_what_scripts_report_as_to_kubeflow_is_shown_and_their_own_loss_counts():
+    report = make_report(
+        *ALL,
+        progress_percentage=42,
+        estimated_remaining_seconds=5400,
+        metrics=(("loss", "0.3"), ("lr", "1e-4")),
+        loss=0.25,
+    )
+    training = planned(report).status.training
+    assert (training.progress_percentage, training.estimated_remaining_seconds, training.eta) == (42, 5400, "1h30m")
+    assert training.metrics == [Metric(name="loss", value="0.3"), Metric(name="lr", value="1e-4")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (120, "2m"), (5400, "1h30m"), (7260, "2h1m"), (200_000, "2d7h")]
+)
+def test_the_rest_of_the_time_is_written_in_two_units(seconds, text):
+    assert planned(make_report(*ALL, estimated_remaining_seconds=seconds)).status.training.eta == text
+
+
+def test_the_remaining_time_is_shown_as_soon_as_it_is_known_and_then_changes_as_seldom_as_all_else():
+    known = planned(make_report(*ALL, step=70)).status.training
+    second = make_report(*ALL, step=71, read_at=START + 196, estimated_remaining_seconds=90)
+    first = planned(second, training=known).status.training
+    assert (first.step, first.eta) == (71, "1m30s")
+    third = replace(second, step=72, read_at=START + 197, estimated_remaining_seconds=80)
+    assert planned(third, training=first).status.training == first
 
 
 def test_the_training_is_not_written_again_and_again():

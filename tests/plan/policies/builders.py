@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elastic_operator.api.policy import PolicySpec
+from elastic_api.policy import PolicySpec
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Problem, Resolved
 
 

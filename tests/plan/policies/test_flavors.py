@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from elastic_operator.plan.facts.snapshot import JobDemand, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from elastic_operator.api.policy import PolicyConditionType, PolicyStatus
-from elastic_operator.api.status import Condition
+from elastic_api.policy import PolicyConditionType, PolicyStatus
+from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.allocation.allocate import allocate, next_change
 from tests.plan.allocate.world import (
     NOW,

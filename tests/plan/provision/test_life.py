@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_operator.api.status import ConditionType, Limit, Retry
+from elastic_api.status import ConditionType, Limit, Retry
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import Member

@@ -37,5 +37,6 @@ def test_the_coordinator_is_made_in_the_loop_that_it_runs_in(monkeypatch):
     monkeypatch.setattr(main, "read", lambda _environ: type("Settings", (), {"port": 0}))
     monkeypatch.setattr(main, "set_up", lambda _name: None)
     monkeypatch.setattr(main.signal, "signal", lambda *_: None)
-    main.main()
+    monkeypatch.setattr(main, "die_with", lambda _parent: None)
+    main.main(launcher=0)
     assert loops[0] is loops[1]

@@ -24,14 +24,14 @@ TOKEN = "secret"
 
 
 @contextlib.asynccontextmanager
-async def coordinator(folder, *, wish=(), epoch=1):
+async def coordinator(folder, *, wish=(), epoch=1, rules=Rules()):  # noqa: B008 - it never changes
     """One that serves; yields the way in."""
     file = folder / "wish"
     if wish:
         members = [{"name": make_pod(i).name, "uid": f"u{i}"} for i in wish]
         file.write_text(json.dumps({"wish": 1, "members": members, "min": 1, "max": 8}))
     now = time.monotonic()
-    state = CoordinatorState("u0", epoch, Rules(), started=now, phase_since=now)
+    state = CoordinatorState("u0", epoch, rules, started=now, phase_since=now)
     masters = Succession("", job_uid="job", epoch=epoch)
     serving = Coordinator(state, WishFile(file), masters, token=TOKEN, job_uid="job", incarnation=3)
     door = Door(free_port(), state)
@@ -152,6 +152,28 @@ async def test_a_failure_of_which_little_is_said_is_a_failure(tmp_path):
         line.send({"started": await hear(line, "form") and 1, "runs": 1})
         line.send({"failed": {"new": 1}})
         assert await hear(line, "stop") == 1
+
+
+async def test_the_last_lines_of_the_process_that_failed_first_come_with_the_end_of_the_job_and_in_no_status(tmp_path):
+    async with coordinator(tmp_path, wish=(0, 1), rules=Rules(max_failures=1)) as door:
+        master, worker = await door.dial(0), await door.dial(1)
+        for line in (master, worker):
+            line.send({"started": Generation.from_message(await hear(line, "form")).number, "runs": 1})
+        worker.send({"failed": {"rank": 1, "exitCode": 3, "message": "rank 1 failed", "lastLines": "bad\nflag"}})
+        after = {"message": "x", "isConsequence": True, "lastLines": "peer gone"}
+        master.send({"failed": {"rank": 0, "exitCode": 1, **after}})
+        for line in (master, worker):
+            line.send({"stopped": await hear(line, "stop"), "runs": 0})
+        statuses = []
+        message = await within(10, master.receive())
+        while "fail" not in message:
+            statuses.append(message.get("status"))
+            message = await within(10, master.receive())
+        end = message["fail"]
+        assert (end["pod"], end["rank"], end["scriptExitCode"]) == ("toy-worker-0", 1, 3)
+        assert end["lastLines"] == "bad\nflag"
+        assert any(statuses)
+        assert "flag" not in json.dumps([*statuses, message.get("status")])
 
 
 async def test_a_coordinator_that_does_not_know_the_token_is_not_obeyed():

@@ -33,6 +33,7 @@ def fail_if_asked(options, rank, step):
         print("it spins now", flush=True)
         while True:
             pass
+    print(f"it is killed in step {step}", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -59,6 +59,9 @@ def test_a_failure_that_repeats_ends_the_job_with_its_rank_and_traceback(tmp_pat
         assert told in last_words
         assert "failure 2 in a row" in last_words
         assert "rank 1" in last_words
+        if how == "kill":
+            assert "Last lines of rank 1 of toy-worker-0 (exit code -9):\n" in last_words
+            assert "\n| it is killed in step 35\n" in last_words
 
 
 def test_progress_forgets_earlier_failures(tmp_path, tree):

@@ -26,6 +26,14 @@ Pair = collections.namedtuple("Pair", "left right")
 Side = enum.Enum("Side", "LEFT RIGHT")
 
 
+@pytest.fixture
+def tmp_path(tmp_path):
+    """A folder in one of the test's own: masters leave their notes beside the checkpoints, too (109)."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    return folder
+
+
 def trained(*, width=3, steps=3):
     """A model and an optimizer with a state."""
     torch.manual_seed(steps)

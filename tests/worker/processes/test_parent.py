@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from elastic_worker.processes import after_fork, zygote
 from elastic_worker.processes import parent as parents
+from elastic_worker.processes.control import ParentConfig
+from elastic_worker.protocol.warm_parent import Fork
 from tests.kit.proc import children_of, is_running
 from tests.worker.processes.lab import a_lab, appears, until
 
@@ -212,3 +215,24 @@ async def test_nothing_outlives_a_launcher_that_is_killed(tmp_path):
         assert len(set(pids)) == 3, "both processes and the warm parent"
         launcher.kill()
     await until(lambda: not any(map(is_running, pids)))
+
+
+def test_a_process_that_is_stopped_right_after_its_start_ends(monkeypatch):
+    """The parent ignores SIGTERM, and what is forked from it does so until it has handlers of its own."""
+    launcher = os.getpid()
+
+    class Control:
+        def send(self, _message):
+            os.kill(os.getpid(), signal.SIGTERM)  # as early as the launcher can
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(zygote.ticket, "take", lambda _path: None)
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        zygote._set_up(ParentConfig(launcher, 0, ()), Fork("ticket", 1), Control(), [])
+        after_fork.reset_signals()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM

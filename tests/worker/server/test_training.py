@@ -32,6 +32,13 @@ def test_what_the_library_tells_is_shown():
     assert 0 <= read["goodput"]["share"] <= 1
 
 
+def test_how_much_is_left_is_shown_if_it_can_be():
+    said = {"percentage": 42, "remaining": 90}
+    assert as_read(said) == {"progressPercentage": 42, "estimatedRemainingSeconds": 90}
+    for wrong in (101, -1, True, 0.5, "1"):
+        assert as_read({"percentage": wrong}) == {}
+
+
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf"), 10**400, True, "0.1", None])
 def test_a_loss_that_is_no_finite_number_is_left_out(loss):
     assert as_read({**SAID, "loss": loss}) == {"epoch": 2, "samplesSeen": 90}
@@ -54,6 +61,6 @@ anything = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*SAID, "goodput"]), anything))
+@given(st.dictionaries(st.sampled_from([*SAID, "goodput", "percentage", "remaining"]), anything))
 def test_whatever_is_said_it_can_be_shown(said):
     assert len(json.dumps(as_read(said))) < 4096

@@ -68,6 +68,24 @@ def test_a_hugging_face_trainer_grows_shrinks_and_passes_over_torn_checkpoints(t
         finish(job)
 
 
+def test_a_hugging_face_script_that_knows_nothing_of_us_shows_its_progress(tmp_path):
+    steps = 100
+    with TrainerJob(tmp_path, "unchanged.py", LENGTH, 0.15, steps, preload="transformers.trainer") as job:
+        job.start(0, 1)
+
+        def known():
+            training = job.status().get("training", {})
+            return training if training.get("progressPercentage") else None
+
+        training = job.wait("its progress", known)
+        assert 0 < training["progressPercentage"] < 100
+        assert training["estimatedRemainingSeconds"] > 0
+        metrics = {metric["name"]: metric["value"] for metric in training["metrics"]}
+        assert float(metrics["loss"]) > 0
+        assert metrics["total_steps"] == str(steps)
+        assert [job.wait_code(job.pods[index]) for index in (0, 1)] == [0, 0], job.report()
+
+
 def test_a_lightning_trainer_grows_shrinks_and_passes_over_torn_checkpoints(tmp_path):
     with TrainerJob(tmp_path, "lit.py", LENGTH, PAUSE, "lightning.pytorch", preload="lightning.pytorch") as job:
         last = grow_and_shrink(job)

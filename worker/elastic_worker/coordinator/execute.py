@@ -166,6 +166,7 @@ class Executor:
             message=failure.message,
             pod=failure.pod,
             script_exit_code=failure.exit_code,
+            last_lines=failure.last_lines,
         )
         self._send_to_all(order)
 

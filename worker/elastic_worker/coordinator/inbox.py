@@ -133,6 +133,7 @@ class Inbox:
             pod=member.pod.name,
             at=now - report.ago,
             is_consequence=report.is_consequence,
+            last_lines=report.last_lines,
         )
         member.fall_out(member.failure.generation)
 

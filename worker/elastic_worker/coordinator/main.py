@@ -13,11 +13,13 @@ from elastic_worker.coordinator.state import CoordinatorState, Rules
 from elastic_worker.coordinator.succession import GIVE_WAY_SECONDS, Succession
 from elastic_worker.coordinator.wish import WishFile
 from elastic_worker.logs import set_up
+from elastic_worker.proc import die_with
 from elastic_worker.settings import Settings, read
 
 
-def main() -> None:
-    """Serve until killed."""
+def main(*, launcher: int) -> None:
+    """Serve until killed, or until the launcher ends, whose pid this is (164)."""
+    die_with(launcher)
     # The signal that ends the pod goes to the launcher, which needs the coordinator until it has left.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)

@@ -124,7 +124,10 @@ def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A training process that failed, or a pod whose processes are gone (`rank` -1)."""
+    """A training process that failed, or a pod whose processes are gone (`rank` -1). `last_lines`: its last output.
+
+    The output is told in no `/status`: that is read by whoever reaches the pod (163).
+    """
 
     generation: int
     rank: int
@@ -134,3 +137,4 @@ class Failure:
     at: float = 0.0
     is_consequence: bool = False
     is_stall: bool = False
+    last_lines: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +20,10 @@ STEADY_SECONDS = 30.0
 
 
 class CoordinatorProcess:
-    """The coordinator's process. It is started again whenever it ends; the members reconnect by themselves."""
+    """The coordinator's process. It is started again whenever it ends; the members reconnect by themselves.
+
+    It is started by the main thread, since the kernel ends it with the thread that started it (164).
+    """
 
     def __init__(self, children: Children, environ: Mapping[str, str]) -> None:
         self._children, self._environ = children, environ
@@ -31,7 +35,7 @@ class CoordinatorProcess:
         try:
             while True:
                 began = time.monotonic()
-                pid = self._children.spawn([sys.executable, str(PROGRAM)], environ=self._environ)
+                pid = self._children.spawn([sys.executable, str(PROGRAM), str(os.getpid())], environ=self._environ)
                 self.process = self._children.adopt(pid)
                 code = await self.process.wait()
                 wait = 0.05 if time.monotonic() - began > STEADY_SECONDS else min(2 * wait, MOST_WAIT_SECONDS)

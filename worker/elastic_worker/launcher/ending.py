@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastic_worker import contract
+from elastic_worker.last_lines import LastLines
 
 TERMINATION_LOG = "/dev/termination-log"
 MOST_BYTES = 4096
@@ -15,10 +16,14 @@ MOST_BYTES = 4096
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a pod. `code` is the exit code, 0 only if the job is done; `message` says why it failed."""
+    """The end of a pod. `code` is the exit code, 0 only if the job is done; `message` says why it failed.
+
+    `last` is what the process printed last whose failure ended the job, in whichever pod it was.
+    """
 
     code: int
     message: str = ""
+    last: LastLines | None = None
 
 
 DONE = Ending(0)
@@ -26,7 +31,11 @@ LEFT = Ending(contract.EXIT_LEFT)
 
 
 def write_termination_message(ending: Ending, *, file: str = TERMINATION_LOG) -> None:
-    """Write the last MOST_BYTES bytes of the message. Writes nothing outside of a pod, where there is no such file."""
+    """Write the end of the message, and behind it the last lines: MOST_BYTES bytes.
+
+    Writes nothing outside of a pod, where there is no such file.
+    """
     if ending.message and Path(file).is_file():
+        last = f"\n{ending.last}".encode() if ending.last else b""
         with contextlib.suppress(OSError):
-            Path(file).write_bytes(ending.message.encode()[-MOST_BYTES:])
+            Path(file).write_bytes(ending.message.encode()[-(MOST_BYTES - len(last)) :] + last)

@@ -53,7 +53,8 @@ class Group:
     """The training processes of one pod, one for each local rank.
 
     `report` sends to the coordinator. `remember_group` keeps the present group for a coordinator that starts anew.
-    `program` must be set before `form`. `record` is this pod's part of the present group, None outside of one.
+    `more_environ` returns further variables of a process, from those that the pod gives it. `program` must be set
+    before `form`. `record` is this pod's part of the present group, None outside of one.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class Group:
         environ: Mapping[str, str],
         trainees: Trainees,
         watch: CheckpointWatch | None = None,
+        more_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _given: {},
     ) -> None:
         self.settings, self.starter, self.report, self.environ, self.watch = settings, starter, report, environ, watch
-        self.trainees, self._remember_group = trainees, remember_group
+        self.trainees, self._remember_group, self._more_environ = trainees, remember_group, more_environ
         self.program: Program | None = None
         self.directory = str(Path.cwd())
         self.record: Part | None = None
@@ -251,7 +253,8 @@ class Group:
             return
         why = what_happened(rank, code, process.error)
         log.warning("%s", brief(why))
-        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why)))
+        last = "\n".join(process.last_lines())
+        self.report(Failed(record.number, rank, code, why, is_consequence=is_consequence(why), last_lines=last))
 
     async def _watch_first_step(self, record: Part) -> None:
         """Report the generation's first step, and the seconds since the last step before it."""
@@ -318,7 +321,7 @@ class Group:
         if record.processes > 1:
             # torchrun's own default: processes that each use all cores slow each other down.
             inherited.setdefault("OMP_NUM_THREADS", "1")
-        return {**inherited, **{key: str(value) for key, value in values.items()}}
+        return {**inherited, **self._more_environ(inherited), **{key: str(value) for key, value in values.items()}}
 
 
 async def _end_of(process: TrainingProcess) -> int:

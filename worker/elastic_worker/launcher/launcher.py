@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from elastic_worker import contract, wire
+from elastic_worker import contract, last_lines, wire
 from elastic_worker.checkpoint.watch import CheckpointWatch
 from elastic_worker.coordinator.part import Part
+from elastic_worker.last_lines import LastLines
 from elastic_worker.launcher.arguments import Arguments
 from elastic_worker.launcher.command import Command
 from elastic_worker.launcher.coordinating import CoordinatorProcess
@@ -27,6 +28,7 @@ from elastic_worker.launcher.health import Health
 from elastic_worker.launcher.membership import Membership
 from elastic_worker.launcher.metrics import Totals, render
 from elastic_worker.launcher.preparation import Preparation
+from elastic_worker.launcher.progress import TrainerReports
 from elastic_worker.launcher.server import StatusServer
 from elastic_worker.launcher.sockets import remove_folder_of, short_path
 from elastic_worker.launcher.stores import Stores
@@ -66,6 +68,10 @@ class Launcher:
         self._coordinator_status: dict[str, Any] = {}
         self._training: dict[str, Any] = {}
         self._totals = Totals()
+        self._reports = TrainerReports(scratch)
+        self._server = StatusServer(
+            status=self.status, metrics=lambda: render(self.status(), self._totals), reports=self._reports
+        )
         self._children = Children()
         self._starter = Starter(
             children=self._children,
@@ -91,6 +97,7 @@ class Launcher:
             environ=self.environ,
             trainees=self._trainees,
             watch=self._watch,
+            more_environ=lambda given: self._reports.environ(given, self._server.port),
         )
         self._preparation = Preparation(self._group, lambda why: self._end_with(Ending(1, why)))
         self._membership.on_coordinator = self._trainees.set_coordinator
@@ -239,7 +246,9 @@ class Launcher:
         self._end_with(DONE)
 
     async def _on_fail(self, order: orders.Fail) -> None:
-        self._end_with(Ending(order.exit_code, order.message))
+        lines = last_lines.shown(order.last_lines.split("\n"))
+        last = LastLines(order.pod, order.rank, order.script_exit_code, lines) if lines else None
+        self._end_with(Ending(order.exit_code, order.message, last))
 
     async def _on_leave(self, order: orders.Leave) -> None:
         self._save = order.save
@@ -361,16 +370,15 @@ class Launcher:
         await asyncio.Event().wait()
 
     async def _serve_status(self) -> None:
-        server = StatusServer(status=self.status, metrics=lambda: render(self.status(), self._totals))
         try:
-            await server.open(self.settings.status_port)
+            await self._server.open(self.settings.status_port)
         except OSError as error:
             log.warning("no /status: %s", error)
         try:
             await asyncio.Event().wait()
         finally:
             with contextlib.suppress(OSError):
-                await server.close()
+                await self._server.close()
 
     def status(self) -> dict[str, Any]:
         """The contents of /status: in the master's pod the coordinator's status, elsewhere what this pod knows."""
@@ -409,7 +417,7 @@ class Launcher:
         """The last progress that this pod's first process has reported; between two groups there may be no process."""
         progress = self._trainees.progress()
         self._training = (training_status(progress) if progress is not None else {}) or self._training
-        return self._training
+        return {**self._training, **self._reports.last.to_status()}
 
 
 def _too_old(python: Python) -> str:

@@ -1,6 +1,7 @@
-"""The launcher's port: /healthz for the kubelet, /status for the operator, /metrics for Prometheus.
+"""The launcher's port: /healthz for the kubelet, /status for the operator, /metrics for Prometheus, and the place where
+training processes report (`progress`).
 
-A minimal HTTP/1.1: GET only, one request per connection. Time, size and number of connections are bounded, so that no
+A minimal HTTP/1.1: one request per connection. Time, size and number of connections are bounded, so that no
 client can occupy the port or fill the memory.
 """
 
@@ -15,24 +16,43 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastic_worker import contract
+from elastic_worker.launcher.progress import MOST_BYTES, PATH, BadReportError, TrainerReports
 
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 2.0
 REQUEST_BYTES = 8 << 10
 MOST_CONNECTIONS = 64
+LONGEST_LENGTH = 9
+"""Digits of a Content-Length."""
 
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+}
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
 
 
 class StatusServer:
-    """Answers with the results of `status` (a dict) and `metrics` (Prometheus' text), called for each request."""
+    """Answers with the results of `status` (a dict) and `metrics` (Prometheus' text), called for each request.
 
-    def __init__(self, *, status: Callable[[], Mapping[str, Any]], metrics: Callable[[], str]) -> None:
-        self._status, self._metrics = status, metrics
+    Without `reports` no training process can report.
+    """
+
+    def __init__(
+        self,
+        *,
+        status: Callable[[], Mapping[str, Any]],
+        metrics: Callable[[], str],
+        reports: TrainerReports | None = None,
+    ) -> None:
+        self._status, self._metrics, self._reports = status, metrics, reports
         self._server: asyncio.AbstractServer | None = None
         self._connections: set[asyncio.StreamWriter] = set()
         self.port = 0
@@ -77,21 +97,24 @@ class StatusServer:
         except asyncio.LimitOverrunError:
             code, kind, body = 400, _TEXT, b"the request is too long\n"
         else:
-            code, kind, body = self._answer(request)
+            code, kind, body = await self._answer(request, reader)
         head = f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         writer.write(head.encode() + b"Cache-Control: no-store\r\nConnection: close\r\n\r\n" + body)
         await writer.drain()
         with contextlib.suppress(RuntimeError):
             writer.write_eof()
-        if code == 400:  # closing with input unread would reset the connection before the answer is read
+        if code != 200:  # closing with input unread would reset the connection before the answer is read
             await _read_away(reader)
 
-    def _answer(self, request: bytes) -> tuple[int, str, bytes]:
-        words = request.split(b"\r\n", 1)[0].decode("latin-1").split()
+    async def _answer(self, request: bytes, reader: asyncio.StreamReader) -> tuple[int, str, bytes]:
+        first, *lines = request.decode("latin-1").split("\r\n")
+        words = first.split()
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return 400, _TEXT, b"not an HTTP request\n"
+        if words[:2] == ["POST", PATH] and self._reports is not None:
+            return await _take(self._reports, _headers(lines), reader)
         if words[0] != "GET":
-            return 405, _TEXT, b"only GET is answered\n"
+            return 405, _TEXT, f"only GET is answered, and POST to {PATH}\n".encode()
         try:
             return self._page(words[1].partition("?")[0])
         except Exception:  # an error in a page must not end the training
@@ -106,6 +129,29 @@ class StatusServer:
         if path == "/metrics":
             return 200, _METRICS, self._metrics().encode()
         return 404, _TEXT, b"/healthz, /status, /metrics\n"
+
+
+async def _take(
+    reports: TrainerReports, headers: Mapping[str, str], reader: asyncio.StreamReader
+) -> tuple[int, str, bytes]:
+    if not reports.is_allowed(headers.get("authorization", "")):
+        return 401, _TEXT, b"the token in the file that KUBEFLOW_TRAINER_SERVER_TOKEN names is needed\n"
+    length = headers.get("content-length", "")
+    if not length.isdecimal() or len(length) > LONGEST_LENGTH or int(length) > MOST_BYTES:
+        return 400, _TEXT, f"Content-Length: write a number up to {MOST_BYTES}\n".encode()
+    try:
+        reports.take(await reader.readexactly(int(length)))
+    except asyncio.IncompleteReadError:
+        return 400, _TEXT, b"the body is shorter than its Content-Length\n"
+    except BadReportError as error:
+        return 400, _TEXT, f"{error}\n".encode(errors="replace")
+    return 200, _JSON, b"{}\n"
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    """The values by name in lower case; of two of one name the last."""
+    split = (line.partition(":") for line in lines)
+    return {name.strip().lower(): value.strip() for name, colon, value in split if colon}
 
 
 def _bound(host: str | None, port: int) -> socket.socket:

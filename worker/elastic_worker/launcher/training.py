@@ -14,17 +14,21 @@ from elastic_worker.protocol.process_reports import Progress
 MOST_PARTS = 16
 LONGEST_NAME = 32
 """The longest name of a part of the time."""
-MOST_COUNTED, MOST_SECONDS = 2**53, 1e10
+MOST_COUNTED, MOST_SECONDS, MOST_PERCENT = 2**53, 1e10, 100
 """The largest numbers that readers of /status accept."""
 
 
 def training_status(progress: Progress) -> dict[str, Any]:
-    """Those known of `epoch`, `samplesSeen`, `loss` and `goodput` (its `share`, 0 to 1, and `seconds` by part)."""
+    """Those known of `epoch`, `samplesSeen`, `loss`, `goodput` (its `share`, 0 to 1, and `seconds` by part),
+    `progressPercentage` (0 to 100) and `estimatedRemainingSeconds`.
+    """
     about = {
         "epoch": _count(progress.epoch),
         "samplesSeen": _count(progress.samples),
         "loss": _number(progress.loss),
         "goodput": _goodput(progress.goodput),
+        "progressPercentage": _count(progress.percentage, MOST_PERCENT),
+        "estimatedRemainingSeconds": _count(progress.remaining, int(MOST_SECONDS)),
     }
     return {name: value for name, value in about.items() if value is not None}
 
@@ -49,5 +53,5 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNTED else None
+def _count(value: Any, most: int = MOST_COUNTED) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None

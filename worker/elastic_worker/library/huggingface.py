@@ -56,7 +56,7 @@ class HuggingFaceCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
         """After the optimizer's step; the Trainer saves next if `should_save` is set."""
-        self._line.report(step=state.global_step, epoch=state.epoch, loss=self._loss)
+        self._line.report(step=state.global_step, epoch=state.epoch, loss=self._loss, steps=state.max_steps)
         is_over = state.global_step >= state.max_steps or control.should_training_stop
         if not is_over and self._line.boundary():
             self._together = control.should_save = True

@@ -195,6 +195,7 @@ class Job:
     def epochs(self, count: int) -> Iterator[int]:
         """Yield the numbers of the epochs that are left, from the one that the state is in."""
         data = self._state_now("job.epochs").data
+        self._reports.epochs = count
         while data.epoch < count:
             epoch = data.epoch
             self.draw_alike("epoch")

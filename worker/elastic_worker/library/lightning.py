@@ -69,6 +69,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         self._line = TrainerLine()
         self._step = self._saved_step = self._used_batches = 0
         self._passed_in_epoch = False
+        self._steps: Any = None
 
     def newest(self) -> str | None:
         """For `ckpt_path`: the newest checkpoint that this callback has written, None if there is none."""
@@ -90,6 +91,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         if self._used_batches:
             _skip(trainer, self._used_batches)
         self._step = self._saved_step = trainer.global_step
+        self._steps = trainer.estimated_stepping_batches
         remedy = "call trainer.fit(..., ckpt_path=callback.newest())"
         self._line.begin(step=trainer.global_step, newest=self.newest(), remedy=remedy)
 
@@ -103,7 +105,7 @@ class LightningCallback(_callback_class()):  # type: ignore[misc]
         if step == self._step:
             return
         self._step = step
-        self._line.report(step=step, epoch=trainer.current_epoch, loss=_loss_of(outputs))
+        self._line.report(step=step, epoch=trainer.current_epoch, loss=_loss_of(outputs), steps=self._steps)
         if (trainer.is_last_batch and self._passed_in_epoch) or _is_over(trainer):
             return
         self._passed_in_epoch = True

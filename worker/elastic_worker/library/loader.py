@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, get_w
 
 from elastic_worker.library.sampler import RankBatch, Sampler, SamplerError
 from elastic_worker.library.seeds import kept_on_cpu, set_cpu_seeds, stable_hash
-from elastic_worker.processes.linux import die_with_parent
+from elastic_worker.proc import die_with_parent
 
 PASSED_ON = frozenset({"timeout", "multiprocessing_context", "pin_memory_device"})
 REFUSED = {

@@ -8,6 +8,7 @@ from typing import Any
 from elastic_worker.library.checkpoints import Checkpoints
 from elastic_worker.library.goodput import Goodput
 from elastic_worker.library.launcher_line import LauncherLine
+from elastic_worker.library.remaining import Remaining
 from elastic_worker.library.state import State
 from elastic_worker.protocol.process_reports import Progress, Stepped
 from elastic_worker.protocol.reports import CheckpointError, LastCheckpointStep
@@ -16,17 +17,20 @@ REPORT_SECONDS = 0.5
 
 
 class Reports:
-    """The reports of one process; dropped without a launcher."""
+    """The reports of one process; dropped without a launcher. `epochs` is how many there are, None if not known."""
 
     def __init__(self, line: LauncherLine | None, goodput: Goodput) -> None:
         self._line, self._goodput = line, goodput
         self._last_commit = self._reported_at = 0.0
         self._entered: tuple[int, float] | None = None
+        self._remaining = Remaining()
+        self.epochs: int | None = None
         self._checkpoint: tuple[int | None, str] = (None, "")
 
     def entered(self, generation: int) -> None:
         """Note a new group: its first step is reported at once, with the pause since the last step."""
         self._entered = generation, self._last_commit
+        self._remaining.entered()
 
     def committed(self, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         """Report a committed step."""
@@ -44,14 +48,19 @@ class Reports:
 
     def _report(self, line: LauncherLine, state: State, loss: Any, checkpoints: Checkpoints | None) -> None:
         line.median_step = self._goodput.median_step() if self._goodput.is_steady else None
+        samples = state.data.epoch * state.data.length + state.data.cursor
+        total = None if self.epochs is None else self.epochs * state.data.length
+        percentage, remaining = self._remaining.look(samples, total, time.monotonic())
         progress = Progress(
             step=state.step,
             epoch=state.data.epoch,
-            samples=state.data.epoch * state.data.length + state.data.cursor,
+            samples=samples,
             boundary=line.boundaries_passed,
             median=round(self._goodput.median_step(), 4),
             goodput=self._goodput.to_status(),
             loss=None if loss is None else float(loss),
+            percentage=percentage,
+            remaining=remaining,
         )
         line.send(progress)
         if checkpoints is None:

@@ -20,6 +20,7 @@ from elastic_worker import contract
 from elastic_worker.library.groups import Formed
 from elastic_worker.library.launcher_line import LauncherLine
 from elastic_worker.library.place import find, local_rank
+from elastic_worker.library.remaining import Remaining
 from elastic_worker.library.reports import REPORT_SECONDS
 from elastic_worker.protocol.process_orders import GroupPlace
 from elastic_worker.protocol.process_reports import Hello, Joined, Progress, Stepped
@@ -36,6 +37,7 @@ class TrainerLine:
         self._generation = 0
         self._has_stepped = False
         self._reported_at = 0.0
+        self._remaining = Remaining()
 
     @property
     def is_elastic(self) -> bool:
@@ -65,8 +67,10 @@ class TrainerLine:
         verdict = self._line.boundary(_nothing) if self._line is not None else None
         return verdict is not None and verdict.save
 
-    def report(self, *, step: int, epoch: float, loss: Any = None) -> None:
-        """Report a step; `step` counts from the beginning of the training, `loss` is a number or a tensor of one."""
+    def report(self, *, step: int, epoch: float, loss: Any = None, steps: Any = None) -> None:
+        """Report a step of `steps` in all; `step` counts from the beginning of the training, `loss` is a number or a
+        tensor of one. Not known is whatever is no positive, finite number of steps.
+        """
         if self._line is None:
             return
         if not self._has_stepped:
@@ -77,7 +81,11 @@ class TrainerLine:
             return
         self._reported_at = now
         known_loss = None if loss is None else float(loss)
-        self._line.send(Progress(step, epoch, boundary=self._line.boundaries_passed, loss=known_loss))
+        percentage, remaining = self._remaining.look(step, steps, now)
+        boundary = self._line.boundaries_passed
+        self._line.send(
+            Progress(step, epoch, boundary=boundary, loss=known_loss, percentage=percentage, remaining=remaining)
+        )
 
     def saved(self, step: int) -> None:
         """Report a complete checkpoint of that step; called by the rank that wrote it."""

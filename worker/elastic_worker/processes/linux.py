@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
 import time
 from contextlib import suppress
+
+from elastic_worker.proc import die_with, prctl
 
 DUMP_SIGNAL = signal.SIGRTMIN + 12
 """Makes a training process print the stacks of its threads (see run.py).
@@ -15,7 +16,6 @@ DUMP_SIGNAL = signal.SIGRTMIN + 12
 It is from the middle of the real-time signals: the C library uses the first ones, and debuggers the last ones.
 """
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 MOST_DESCRIPTORS = 1 << 20
@@ -34,19 +34,12 @@ def attach(launcher: int) -> None:
     deadline = time.monotonic() + PARENT_SECONDS
     while os.getppid() != launcher and time.monotonic() < deadline:
         time.sleep(0.001)
-    die_with_parent(signal.SIGKILL)
-    if os.getppid() != launcher:
-        os._exit(1)
-
-
-def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process the signal when its present parent dies."""
-    _prctl(PR_SET_PDEATHSIG, signal_number)
+    die_with(launcher)
 
 
 def set_subreaper(*, on: bool) -> None:
     """Set whether orphans among this process's descendants become its children."""
-    _prctl(PR_SET_CHILD_SUBREAPER, int(on))
+    prctl(PR_SET_CHILD_SUBREAPER, int(on))
 
 
 def allow_descriptors() -> None:
@@ -55,10 +48,3 @@ def allow_descriptors() -> None:
     most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

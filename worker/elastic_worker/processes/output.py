@@ -1,24 +1,34 @@
-"""Puts the prefix `[default0]:`, with the local rank, before the lines of a training process, as `torchrun --tee` does.
+"""Copies what a training process prints to the launcher's own streams, and keeps the last lines of it.
 
-One thread per stream copies whole lines to the launcher's own stream. While that stream blocks, the thread waits, and
-in the end the training process waits too, as it would if it wrote there itself.
+Where a pod has several processes, the prefix `[default0]:`, with the local rank, stands before each line, as with
+`torchrun --tee`. The output of a single process is copied as it comes: a progress bar has no ends of lines. The last
+lines say why a process failed that left no exception behind.
+
+One thread per stream does it. While the launcher's stream blocks, the thread waits, and in the end the training process
+waits too, as it would if it wrote there itself.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from contextlib import suppress
+
+from elastic_worker import last_lines
 
 LINE_BYTES = 65_536
 """Longer lines are split."""
+KEPT_BYTES = 4096
+"""Of one line: more than is shown of it."""
 
 
-class Prefixed:
+class Output:
     """Pipes for the stdout and stderr of one process, and the threads that read them."""
 
-    def __init__(self, prefix: str) -> None:
-        out, err = _Pump(prefix, target=1), _Pump(prefix, target=2)
+    def __init__(self, prefix: str = "") -> None:
+        self._lines: deque[bytes] = deque(maxlen=2 * last_lines.MOST_LINES)
+        out, err = _Pump(prefix, self._lines, target=1), _Pump(prefix, self._lines, target=2)
         self._pumps = (out, err)
         self.descriptors = (out.descriptor, err.descriptor)
 
@@ -36,19 +46,43 @@ class Prefixed:
         for pump in self._pumps:
             pump.join(seconds)
 
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines of both streams so far, in the order in which they were read."""
+        lines = [*self._lines.copy(), *(pump.begun for pump in self._pumps if pump.begun)]
+        return last_lines.shown(line.decode(errors="replace") for line in lines)
+
 
 class _Pump(threading.Thread):
-    def __init__(self, prefix: str, *, target: int) -> None:
-        super().__init__(name=f"output {prefix}", daemon=True)
+    """`begun` is the end of a line that has not ended yet."""
+
+    def __init__(self, prefix: str, lines: deque[bytes], *, target: int) -> None:
+        super().__init__(name=f"output {prefix or target}", daemon=True)
         self._source, self.descriptor = os.pipe()
-        self._prefix, self._target = prefix.encode(), target
+        self._prefix, self._lines, self._target = prefix.encode(), lines, target
+        self.begun = b""
         self.start()
 
     def run(self) -> None:
+        if self._prefix:
+            self._copy_lines()
+        else:
+            self._copy()
+
+    def _copy_lines(self) -> None:
         with os.fdopen(self._source, "rb") as lines:
             while line := lines.readline(LINE_BYTES):
+                self._lines.append(line[-KEPT_BYTES:])
                 with suppress(OSError):
                     _write(self._target, self._prefix + line + (b"" if line.endswith(b"\n") else b"\n"))
+
+    def _copy(self) -> None:
+        with os.fdopen(self._source, "rb", buffering=0) as source:
+            while data := source.read(LINE_BYTES):
+                *ended, begun = (self.begun + data).split(b"\n")
+                self._lines.extend(line[-KEPT_BYTES:] for line in ended)
+                self.begun = begun[-KEPT_BYTES:]
+                with suppress(OSError):
+                    _write(self._target, data)
 
 
 def _write(target: int, data: bytes) -> None:

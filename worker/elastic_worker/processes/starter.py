@@ -17,7 +17,7 @@ from typing import Any
 from .. import contract
 from . import environment, failure, program, saving, steps
 from .children import Children, Process
-from .output import Prefixed
+from .output import Output
 from .parent import BOOTSTRAP, WarmParent
 from .program import Program
 from .steps import Steps
@@ -38,6 +38,8 @@ TORCH_MODULES = (
 """Modules that most training processes import. The first optimizer imports torch._dynamo, as slow as torch itself."""
 STORE_SECONDS = 120.0
 """The longest that a store takes to report its port. One that is not forked imports torch first."""
+LAST_SECONDS = 0.05
+"""The longest wait for the last lines of each stream of a process that has failed: the others wait meanwhile."""
 DRAIN_SECONDS = 1.0
 """The longest wait for the last lines of each stream."""
 
@@ -46,7 +48,7 @@ class TrainingProcess(Process):
     """A training process with its error file, step counter and save file, which are removed once it has ended."""
 
     def __init__(
-        self, pid: int, *, kind: str, files: Mapping[str, Path], signal_name: str = "", output: Prefixed | None = None
+        self, pid: int, *, kind: str, files: Mapping[str, Path], signal_name: str = "", output: Output | None = None
     ) -> None:
         super().__init__(pid)
         self._kind, self.signal_name, self._output = kind, signal_name, output
@@ -108,6 +110,17 @@ class TrainingProcess(Process):
         if self._output is not None:
             self._output.join(seconds)
 
+    def last_lines(self) -> tuple[str, ...]:
+        """The last lines that it has printed. Once it has ended, they are waited for, at most LAST_SECONDS per stream.
+
+        The wait is for a thread that has the lines at hand, unless a stream blocks or a child still holds it.
+        """
+        if self._output is None:
+            return ()
+        if self.exited.done():
+            self._output.join(LAST_SECONDS)
+        return self._output.last_lines()
+
     def _collect(self, exited: asyncio.Future[int]) -> None:
         if exited.cancelled():
             return
@@ -141,7 +154,7 @@ class Starter:
         self._numbers = itertools.count(1)
         self._python = sys.executable
         self._stores: list[Process] = []
-        self._outputs: list[Prefixed] = []
+        self._outputs: list[Output] = []
         self._parent: WarmParent | None = None
         if warm:
             self._parent = WarmParent(
@@ -243,21 +256,18 @@ class Starter:
         number = next(self._numbers)
         return {kind: self._folder / f"{number}.{kind}" for kind in ("ticket", "error", "steps", "save")}
 
-    def _output(self, environ: Mapping[str, str], local_rank: int) -> Prefixed | None:
-        if environ.get("LOCAL_WORLD_SIZE", "1") == "1":
-            return None
-        output = Prefixed(f"[default{local_rank}]:")
+    def _output(self, environ: Mapping[str, str], local_rank: int) -> Output:
+        is_alone = environ.get("LOCAL_WORLD_SIZE", "1") == "1"
+        output = Output("" if is_alone else f"[default{local_rank}]:")
         self._outputs = [other for other in self._outputs if not other.ended()] + [output]
         return output
 
-    async def _launch(self, ticket: Ticket, files: dict[str, Path], output: Prefixed | None) -> TrainingProcess:
+    async def _launch(self, ticket: Ticket, files: dict[str, Path], output: Output) -> TrainingProcess:
         with self._children.expecting():
             try:
-                descriptors = output.descriptors if output is not None else (1, 2)
-                pid = await self._begin(ticket, files["ticket"], output=descriptors)
+                pid = await self._begin(ticket, files["ticket"], output=output.descriptors)
             finally:
-                if output is not None:
-                    output.started()
+                output.started()
             signal_name = ticket.environ.get(contract.ENV_CHECKPOINT_SIGNAL, "")
             process = TrainingProcess(
                 pid, kind=ticket.program.kind, files=files, signal_name=signal_name, output=output

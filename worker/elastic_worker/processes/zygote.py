@@ -24,6 +24,8 @@ from .fitness import Fitness, quiet_fork
 OWN_THREADS = "torch"
 """The package whose native threads are known: forks have been tried with them."""
 WHY_CHARACTERS = 1_000
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that the parent ignores: it ends with its launcher."""
 
 
 def serve(path: Path) -> ticket.Ticket:
@@ -33,7 +35,7 @@ def serve(path: Path) -> ticket.Ticket:
     """
     config = ParentConfig.take(path)
     linux.attach(config.launcher)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     control = socket.socket(fileno=config.control)
     control.set_inheritable(False)
@@ -99,7 +101,12 @@ def _fork(request: Fork, control: socket.socket) -> bool:
 
 
 def _set_up(config: ParentConfig, request: Fork, control: socket.socket, descriptors: list[int]) -> ticket.Ticket:
-    """In the new process: read the ticket, report to the launcher, take over stdout and stderr."""
+    """In the new process: read the ticket, report to the launcher, take over stdout and stderr.
+
+    From the report on the launcher may stop this process. The parent ignores these signals, so they are blocked until
+    `after_fork` has set the handlers: Linux keeps a signal that is blocked, even if it would be ignored.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
     linux.attach(config.launcher)
     try:
         taken = ticket.take(Path(request.ticket))

@@ -88,7 +88,10 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Fail(Message):
-    """The job has failed: exit with `exit_code`. `rank` of `pod` failed first, with `script_exit_code`."""
+    """The job has failed: exit with `exit_code`. `rank` of `pod` failed first, with `script_exit_code`.
+
+    `last_lines` is what that process printed last.
+    """
 
     key = "fail"
     shape = INSIDE
@@ -97,6 +100,7 @@ class Fail(Message):
     message: str = "the job has failed"
     pod: str = ""
     script_exit_code: int = -1
+    last_lines: str = ""
 
 
 @dataclass(frozen=True)

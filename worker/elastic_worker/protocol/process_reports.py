@@ -55,7 +55,10 @@ class Stepped(Message):
 
 @dataclass(frozen=True)
 class Progress(Message):
-    """How far the training is, twice a second at most. `median` is of the seconds of a step."""
+    """How far the training is, twice a second at most. `median` is of the seconds of a step.
+
+    `percentage` (0 to 100) is how much is done, `remaining` the seconds that the rest takes.
+    """
 
     key = "progress"
     shape = INSIDE
@@ -66,6 +69,8 @@ class Progress(Message):
     median: ScriptValue = None
     goodput: ScriptValue = None
     loss: ScriptValue = None
+    percentage: ScriptValue = None
+    remaining: ScriptValue = None
 
 
 @dataclass(frozen=True)

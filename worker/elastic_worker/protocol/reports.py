@@ -155,7 +155,7 @@ class Stopped(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """A process failed `ago` seconds ago. `rank` is -1 if no process began.
+    """A process failed `ago` seconds ago. `rank` is -1 if no process began. `last_lines` is what it printed last.
 
     `is_consequence`: it failed because a peer was lost.
     """
@@ -168,6 +168,7 @@ class Failed(Message):
     message: str = "a training process has failed"
     ago: float = 0.0
     is_consequence: bool = False
+    last_lines: str = ""
 
 
 @dataclass(frozen=True)

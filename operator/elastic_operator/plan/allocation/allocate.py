@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain, count
 from math import inf
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.brakes import Braked
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
@@ -80,6 +80,11 @@ class Allocation(Mapping[str, Grant]):
         return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
 
     @property
+    def snapshot(self) -> Snapshot:
+        """What it was made from."""
+        return self._state.snapshot
+
+    @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
         return any(entry.gives for entry in self._state.touched)
@@ -145,6 +150,12 @@ class Allocation(Mapping[str, Grant]):
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
         return any(member not in owner.kept for owner, member in self._entries[uid].took)
+
+    def gpus_taken_for(self, uid: str) -> int:
+        """The GPUs of the pods that go for the job, of its own team and of others."""
+        names = self._state.snapshot.gpu_resources
+        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
+        return sum(member.requests.get(name, 0) for member in gone for name in names)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.status import rfc3339
+from elastic_api.status import rfc3339
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.node_requests import asks
 from elastic_operator.plan.facts.times import at

@@ -5,7 +5,7 @@ Each sentence says what is wanted, what may be used and is used, and one thing t
 
 from __future__ import annotations
 
-from elastic_operator.api.status import Limit
+from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.refusal import Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_operator.api.status import Condition, Truth
+from elastic_api.status import Condition, Truth
 from elastic_operator.plan.facts.times import at
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from elastic_operator.api.status import JobStatus, Limit
+from elastic_api.status import JobStatus, Limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ costs the work of all GPUs that the job has.
 
 from __future__ import annotations
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import JobStatus
+from elastic_api.job import JobSpec
+from elastic_api.status import JobStatus
 
 WORK_SECONDS = 1800.0
 """Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as

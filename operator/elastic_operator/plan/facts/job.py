@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from elastic_operator.api.job import JobSpec
-from elastic_operator.api.status import JobStatus
+from elastic_api.job import JobSpec
+from elastic_api.status import JobStatus
+from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import HostPort, Resources
@@ -20,11 +21,26 @@ STARTS = ("", "ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
+class LastOutput:
+    """What the process printed last that failed first. `pod` is its own, which need not be the one that says this.
+
+    `exit_code` is negative for a signal. `rank` is None and the lines are the whole container's where its log names no
+    rank.
+    """
+
+    pod: str
+    exit_code: int | None
+    rank: int | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class MainContainer:
     """State of a pod's main container; all None/False before it starts.
 
     `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
-    process that failed first in it, negative for a signal, if its log names it. `waiting_container` is the container
+    process that failed first in it, negative for a signal, if its log names it. `last_output`: None until it has failed
+    and its log was read. `waiting_container` is the container
     that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
     began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
     kubelet names no trouble, so an init container runs or an image is pulled (136).
@@ -42,6 +58,7 @@ class MainContainer:
     is_on_its_way: bool = False
     is_consequence: bool = False
     script_exit_code: int | None = None
+    last_output: LastOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +182,7 @@ class Job:
 
     `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
     long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
-    it to matter (143).
+    it to matter (143). `what_if` is the value of the annotation by which a suspended job asks what it would get (160).
     """
 
     namespace: str
@@ -201,6 +218,12 @@ class Job:
     start_seconds: int = 0
     unkept: frozenset[str] = frozenset()
     quiet: Quiet | None = None
+    what_if: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is suspended and asks what it would get if it were not."""
+        return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
 
     @property
     def key(self) -> str:

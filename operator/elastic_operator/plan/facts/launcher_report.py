@@ -43,8 +43,10 @@ class Report:
     `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
     are names of pods in the order of their ranks, empty if no pod trains or if they are too many to be listed.
     `given_up` are pods that run but cannot train any more, each with the reason (105). `changes` are the latest ones,
-    newest first. `epoch`, `samples_seen`, `loss` and `goodput` come from scripts that use the library. `silent_since`:
-    the master does not answer any more, and this is its last report.
+    newest first. `epoch`, `samples_seen`, `loss` and `goodput` come from scripts that use the library.
+    `progress_percentage` (0 to 100), `estimated_remaining_seconds` and `metrics` (names and values) come from scripts
+    that report as to a TrainJob of Kubeflow. `silent_since`: the master does not answer any more, and this is its last
+    report.
     """
 
     master_uid: str
@@ -63,6 +65,9 @@ class Report:
     samples_seen: int | None = None
     loss: float | None = None
     goodput: Goodput | None = None
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    metrics: tuple[tuple[str, str], ...] = ()
     changes: tuple[GroupChange, ...] = ()
     silent_since: float | None = None
 

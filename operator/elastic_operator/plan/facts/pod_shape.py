@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from elastic_operator.api.template import requests_of
+from elastic_api.template import requests_of
 from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration, host_port
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from elastic_operator.api.status import ConditionType, JobStatus
+from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
 

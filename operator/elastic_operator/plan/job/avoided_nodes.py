@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
+from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation

@@ -6,8 +6,8 @@ Flux and Argo CD understand them: a job that can get no further without a person
 
 from __future__ import annotations
 
-from elastic_operator.api.leftovers import removal
-from elastic_operator.api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
+from elastic_api.leftovers import removal
+from elastic_api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed, pods

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from elastic_operator.api.status import MAX_LISTED_PODS, JobStatus, PodStatus
-from elastic_operator.api.template import nproc_of
+from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
+from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from elastic_operator.api.status import ConditionType, JobStatus, Retry
+from elastic_api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
 from elastic_operator.plan.facts.roles import WORKER

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.failures import count_failure, failed_pods, over_for_good, short_failure, too_many_in_all
+from elastic_operator.plan.job.failures import (
+    count_failure,
+    failed_pods,
+    note_last_output,
+    over_for_good,
+    short_failure,
+    too_many_in_all,
+)
 from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
@@ -30,6 +37,7 @@ def failure(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.job.spec.suspend:
         return obs
+    obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
     master = next((pod for pod in failed if pod.role == MASTER), None)

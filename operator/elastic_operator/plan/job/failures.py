@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import JobStatus, Retry, Training
+from elastic_api.status import JobStatus, LastFailure, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
@@ -16,6 +16,8 @@ from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 DISTURBANCE_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
+CAUSE_SECONDS = 5.0
+"""torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
 MAX_BACKOFF_SECONDS = 60
 TORCHRUN_FAILED = 1
 
@@ -32,6 +34,9 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     failed = failed_pods(obs)
     if not failed or obs.job.spec.suspend:
         return obs
+    if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
+        return replace(obs, wake_at=(*obs.wake_at, until))
+    obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
     obs, told, wait = count_failure(obs, failed[0], now)
@@ -39,6 +44,46 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
         return obs
     event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
+
+
+def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
+    """Until when failures are not judged that are consequences of another one: that pod's end may be heard of later
+    (165). Infinity if no node says when they failed, and too far away if a node's clock is ahead.
+    """
+    if not all(pod.main.is_consequence for pod in failed):
+        return -inf
+    others = any(pod.main.running_since is not None and not has_failed(pod) for pod in present(obs))
+    return min(_failed_at(pod) for pod in failed) + CAUSE_SECONDS if others else -inf
+
+
+def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
+    """Keep in the status what that pod printed last: its log goes with the pod.
+
+    Whoever may read a job's status in a namespace may read its pods' logs there by the same roles (163).
+    """
+    last, known, ended_at = pod.main.last_output, obs.status.last_failure, pod.main.finished_at
+    if last is None or (known is not None and _is_consequence_of(known, pod, now)):
+        return obs
+    noted = LastFailure(
+        time=at(now if ended_at is None else ended_at),
+        pod=last.pod,
+        rank=last.rank,
+        exit_code=last.exit_code,
+        log_tail=list(last.lines),
+    )
+    if noted == known or (ended_at is None and _is_same_but_later(noted, known)):
+        return obs
+    return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
+
+
+def _is_same_but_later(noted: LastFailure, known: LastFailure | None) -> bool:
+    return known is not None and noted == known.model_copy(update={"time": noted.time})
+
+
+def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
+    """Whether the pod only failed because of the failure that is known; that one's pod may be gone by now."""
+    after = (pod.main.finished_at or now) - seconds(known.time)
+    return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= DISTURBANCE_SECONDS
 
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_operator.api.status import Change, JobStatus, Limit, rfc3339
+from elastic_api.status import Change, JobStatus, Limit, rfc3339
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation

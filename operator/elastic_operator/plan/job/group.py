@@ -4,10 +4,12 @@ that fits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_operator.api.status import Change, JobStatus, Training
-from elastic_operator.api.template import nproc_of
+from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
+from elastic_api.template import nproc_of
+from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
 from elastic_operator.plan.facts.roles import WORKER
@@ -116,9 +118,13 @@ def first_ranks(obs: Observation) -> dict[str, int]:
 
 
 def _training(status: JobStatus, report: Report) -> Training | None:
-    """The training as reported. A recent one stays, so that news of the group do not each write a new step."""
-    known = status.training
-    if known is not None and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
+    """The training as reported. A recent one stays, so that news of the group do not each write a new step.
+
+    It does not stay if it has no remaining time and there is one now: the pace is known only from the second report on.
+    """
+    known, left = status.training, report.estimated_remaining_seconds
+    is_first = left is not None and known is not None and known.estimated_remaining_seconds is None
+    if known is not None and not is_first and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
         return known
     training = Training(
         step=report.step,
@@ -127,8 +133,21 @@ def _training(status: JobStatus, report: Report) -> Training | None:
         last_checkpoint_step=report.last_checkpoint_step,
         checkpoint_error=report.checkpoint_error,
         goodput=round(report.goodput.share, 3) if report.goodput is not None else None,
+        progress_percentage=report.progress_percentage,
+        estimated_remaining_seconds=left,
+        eta=span(left) if left is not None else None,
+        metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
     )
     return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
+
+
+def _metrics(report: Report) -> Iterator[tuple[str, str]]:
+    """The metrics that the script reports. The loss that the library knows comes first, unless the script reports
+    one.
+    """
+    if report.loss is not None and "loss" not in dict(report.metrics):
+        yield "loss", f"{report.loss:.6g}"
+    yield from report.metrics
 
 
 def _with_costs(status: JobStatus, report: Report) -> list[Change]:

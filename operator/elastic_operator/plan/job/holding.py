@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.job import CleanPodPolicy
-from elastic_operator.api.status import ConditionType
+from elastic_api.job import CleanPodPolicy
+from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import MAX_AVOIDED, JobStatus, Retry
+from elastic_api.status import MAX_AVOIDED, JobStatus, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER

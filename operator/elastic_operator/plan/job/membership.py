@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elastic_operator.api.job import JobSpec
+from elastic_api.job import JobSpec
 from elastic_operator.plan.facts.decisions import Grant, Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.api.status import ConditionType
+from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first

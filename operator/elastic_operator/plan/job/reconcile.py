@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.api.job import CleanPodPolicy
-from elastic_operator.api.status import ConditionType, Limit
+from elastic_api.job import CleanPodPolicy
+from elastic_api.status import ConditionType, Limit
+from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
@@ -121,7 +122,16 @@ def _without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. Pods of other jobs run on if they hold no GPU; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
-    return _plan(obs, None, (*_deletes(obs), *going), (), now)
+    plan = _plan(obs, None, (*_deletes(obs), *going), (), now)
+    return _for_a_question(obs, plan, now) if obs.job.asks and obs.job.what_if == ONCE else plan
+
+
+def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
+    """The plan of a job that was made to ask once: it goes after a while, if it never had a pod (160)."""
+    if obs.job.pods or obs.status.start_time is not None:
+        return plan
+    expiry = obs.job.created + ONCE_SECONDS
+    return replace(plan, delete_job=now >= expiry, wake_at=min(plan.wake_at or expiry, expiry))
 
 
 def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:

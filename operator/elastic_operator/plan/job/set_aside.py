@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elastic_operator.api.status import ConditionType, JobStatus, Phase
+from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Assignment, DeletePod, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import WORKER, master_first

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.job.observation import is_running, is_superseded

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from elastic_operator.api.status import JobStatus
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
 from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.job.observation import is_running

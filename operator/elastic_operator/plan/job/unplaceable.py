@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from elastic_operator.api.status import ConditionType, Retry
+from elastic_api.status import ConditionType, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.roles import MASTER

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_operator.api.status import ConditionType, Limit, Truth
+from elastic_api.status import ConditionType, Limit, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.job.flapping import why_held

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elastic_operator.api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
+from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team
 from elastic_operator.plan.facts.text import listed
 

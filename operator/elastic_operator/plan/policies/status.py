@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from elastic_operator.api.policy import (
+from elastic_api.policy import (
     MAX_FLAVORS,
     Amounts,
     FlavorAmounts,
@@ -18,7 +18,7 @@ from elastic_operator.api.policy import (
     PolicyConditionType,
     PolicyStatus,
 )
-from elastic_operator.api.status import Condition
+from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.facts.conditions import condition
 from elastic_operator.plan.facts.snapshot import JobDemand

@@ -1,0 +1,394 @@
+"""The status of an `ElasticPyTorchJob`: what the operator reports, and what it must remember across a change of leader.
+
+Times are RFC 3339 in UTC with whole seconds, as everywhere in Kubernetes. An absent field means "none": nothing is
+ever null.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer
+
+from elastic_api.job import ApiModel
+
+MAX_LISTED_PODS = 64
+MAX_HISTORY = 20
+MAX_CONDITIONS = 20
+MAX_AVOIDED = 16
+MAX_METRICS = 16
+MAX_TAIL = 20
+MAX_LINE = 500
+MAX_LENDERS = 16
+MAX_MESSAGE = 4096
+"""Characters of one text. What the API server says of a pod repeats what the user wrote, and each text of a status
+stands in it several times: one that is larger than etcd takes would never be written."""
+_KEPT_END = 512
+"""Of a text that is too long: what can be done about it stands at the end."""
+
+
+def rfc3339(time: datetime) -> str:
+    """`time` (aware) as Kubernetes writes times: `2026-01-31T12:00:00Z`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shortened(text: str) -> str:
+    """The text, without its middle if it is longer than MAX_MESSAGE."""
+    if len(text) <= MAX_MESSAGE:
+        return text
+    left_out = f" ... ({len(text)} characters in all) ... "
+    return text[: MAX_MESSAGE - _KEPT_END - len(left_out)] + left_out + text[-_KEPT_END:]
+
+
+Text = Annotated[str, AfterValidator(shortened)]
+Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
+
+
+class StatusModel(ApiModel):
+    """A status written by a newer operator may hold more than this one knows; that is not an error."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class ConditionType(StrEnum):
+    """Condition types of a job."""
+
+    READY = "Ready"
+    ADMITTED = "Admitted"
+    FULL_SIZE = "FullSize"
+    RESIZING = "Resizing"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STALLED = "Stalled"
+    NODES_UNREACHABLE = "NodesUnreachable"
+    DEVICES_NOT_COUNTED = "DevicesNotCounted"
+    PRIORITY_IGNORED = "PriorityIgnored"
+    FIELDS_IGNORED = "FieldsIgnored"
+    FLAGS_NOT_USED = "FlagsNotUsed"
+    POD_PRIORITY_IGNORED = "PodPriorityIgnored"
+    PODS_GIVEN_UP = "PodsGivenUp"
+    PODS_NOT_STARTED = "PodsNotStarted"
+    FLAPPING = "Flapping"
+
+
+class Phase(StrEnum):
+    """Reasons of the condition Ready; the STATUS column."""
+
+    RUNNING = "Running"
+    RESIZING = "Resizing"
+    DEGRADED = "Degraded"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    QUEUED = "Queued"
+    STARTING = "Starting"
+    RENDEZVOUSING = "Rendezvousing"
+    RESTARTING = "Restarting"
+    FAILED = "Failed"
+    INVALID_SPEC = "InvalidSpec"
+    INTERNAL_ERROR = "InternalError"
+
+
+class Limit(StrEnum):
+    """Reasons of the condition FullSize; the LIMITED BY column: why is my job not bigger, or not running?"""
+
+    AT_MAXIMUM = "AtMaximum"
+    HIGHER_PRIORITY_JOBS = "HigherPriorityJobs"
+    INSUFFICIENT_NODES = "InsufficientNodes"
+    GPUS_FRAGMENTED = "GPUsFragmented"
+    NODE_SELECTOR_UNSATISFIED = "NodeSelectorUnsatisfied"
+    INSUFFICIENT_CPU_OR_MEMORY = "InsufficientCPUOrMemory"
+    WAITING_FOR_NODES = "WaitingForNodes"
+    SCALE_UP_DELAYED = "ScaleUpDelayed"
+    SIZE_NOT_ALLOWED = "SizeNotAllowed"
+    SCALE_UP_FAILED = "ScaleUpFailed"
+    QUOTA_EXHAUSTED = "QuotaExhausted"
+    BORROWING_LIMIT_REACHED = "BorrowingLimitReached"
+    BORROWING_DISABLED = "BorrowingDisabled"
+    NO_QUOTA_POLICY = "NoQuotaPolicy"
+    RECLAIM_TOO_LARGE = "ReclaimTooLarge"
+    WOULD_NOT_LAST = "WouldNotLast"
+    CHANGED_TOO_OFTEN = "ChangedTooOften"
+    FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
+    SUSPENDED = "Suspended"
+
+
+Truth = Literal["True", "False", "Unknown"]
+
+
+class Condition(StatusModel):
+    """A metav1.Condition."""
+
+    type: str = Field(description="What is said to be so or not, such as Ready.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: str = Field(description="Why, as one CamelCase word.")
+    message: Text = Field(default="", description="Why, as a sentence, and what can be done.")
+    last_transition_time: Time = Field(description="When status changed last.")
+    observed_generation: int = Field(default=0, description="The metadata.generation this condition speaks of.")
+
+
+class Retry(StatusModel):
+    """What waits before it is tried again."""
+
+    reason: Text = Field(description="What went wrong before.")
+    not_before: Time = Field(description="When it is tried again.")
+    attempt: int = Field(
+        default=1, description="How many times in a row it went wrong; the waiting time doubles with each."
+    )
+    size: int | None = Field(
+        default=None, description="The size in pods that failed; smaller ones are tried meanwhile."
+    )
+    waits_for: Literal["Nodes"] | None = Field(
+        default=None, description="Nodes: new ones are not asked for before then; those that are there are used."
+    )
+
+
+class PodStatus(StatusModel):
+    """One pod of the job."""
+
+    name: str = Field(description="Its name.")
+    role: str = Field(description="master or worker.")
+    index: int = Field(default=0, description="The number at the end of its name.")
+    node: str | None = Field(default=None, description="The node it is bound to.")
+    phase: str = Field(description="The pod's own phase, or Terminating.")
+    gpus: int = Field(default=0, description="GPUs it holds.")
+    rank: int | None = Field(
+        default=None, description="The rank of its first training process, in Elastic mode, where it is known."
+    )
+
+
+class Change(StatusModel):
+    """One change of size in the job's history."""
+
+    time: Time = Field(description="When it completed.")
+    from_: int = Field(alias="from", description="Pods before.")
+    to: int = Field(description="Pods after.")
+    reason: str = Field(description="Why, as one CamelCase word.")
+    message: Text = Field(default="", description="Why, as a sentence.")
+    pause_seconds: float | None = Field(
+        default=None, description="How long no step was taken, in Elastic mode, once it is known."
+    )
+    lost_steps: int | None = Field(
+        default=None, description="Steps that had to be done again, in Elastic mode, once it is known."
+    )
+    excused: bool | None = Field(
+        default=None,
+        description="true: pods that were deleted, evicted, or refused by a node that is avoided since; no later one"
+        " waits for it.",
+    )
+
+
+Line = Annotated[str, Field(max_length=MAX_LINE)]
+
+
+class LastFailure(StatusModel):
+    """The last failure of the script, or of a pod's main container: the one of its group that came first."""
+
+    time: Time = Field(description="When the container ended.")
+    pod: str = Field(description="The pod.")
+    rank: int | None = Field(
+        default=None, description="The rank of the training process that failed first, where that is known."
+    )
+    exit_code: int | None = Field(
+        default=None, description="Its exit code, or minus the number of the signal that killed it."
+    )
+    log_tail: list[Line] = Field(
+        default_factory=list,
+        max_length=MAX_TAIL,
+        description="The last lines that it printed, at most 20 with 2 kB in all; those of the whole container where"
+        " the rank is not known.",
+    )
+
+
+class AvoidedNode(StatusModel):
+    """A node whose kubelet refused pods of the job."""
+
+    name: str = Field(description="The node.")
+    until: Time = Field(description="Until when no pod of the job is placed there.")
+    times: int = Field(default=1, description="How often in a row it refused some; the time doubles with each.")
+    reason: Text = Field(default="", description="What the kubelet said last.")
+
+
+class Metric(StatusModel):
+    """A metric of the training, as the script reports it."""
+
+    name: str = Field(description="Such as loss.")
+    value: str = Field(description="As the script wrote it.")
+
+
+class Training(StatusModel):
+    """How far the training is, as the job's own master tells."""
+
+    step: int | None = Field(default=None, description="Optimizer steps done.")
+    epoch: int | None = Field(
+        default=None, description="Passes over the data that are done, where the script uses the library."
+    )
+    samples_seen: int | None = Field(
+        default=None, description="Samples that the training has seen, where the script uses the library."
+    )
+    last_checkpoint_step: int | None = Field(default=None, description="The step of the newest complete checkpoint.")
+    checkpoint_error: str | None = Field(default=None, description="Why checkpoints cannot be followed.")
+    goodput: float | None = Field(
+        default=None,
+        description="Part of the time (0 to 1) in which steps were done that counted, since the master's first training"
+        " process started, where the script uses the library.",
+    )
+    progress_percentage: int | None = Field(
+        default=None,
+        description="How much of the training is done (0 to 100), where the script reports it as to a TrainJob of"
+        " Kubeflow. Each Trainer of transformers does.",
+    )
+    estimated_remaining_seconds: int | None = Field(
+        default=None, description="How long the training takes from lastUpdatedTime on, as the script estimates it."
+    )
+    eta: str | None = Field(default=None, description="The same to be read by people, such as 3h20m.")
+    metrics: list[Metric] = Field(
+        default_factory=list,
+        max_length=MAX_METRICS,
+        description="Figures that the script reports, such as the loss; at most 16.",
+    )
+    last_updated_time: Time | None = Field(default=None, description="When the master told this.")
+
+
+class Lender(StatusModel):
+    """A quota policy whose idle guarantee the job would use."""
+
+    policy: str = Field(description="Its name.")
+    gpus: int = Field(description="At most so many of its GPUs would be in use by the job; it may take them back.")
+
+
+class Forecast(StatusModel):
+    """What a suspended job would get now, if it were not suspended."""
+
+    observed_generation: int = Field(default=0, description="The metadata.generation that was asked about.")
+    answered_time: Time = Field(description="When it would have been so.")
+    fits: bool = Field(description="Whether its minimum would start.")
+    replicas: int = Field(default=0, description="Pods that it would get.")
+    gpus: int = Field(default=0, description="GPUs of these pods.")
+    limit: str = Field(
+        default="", description="What would limit it, as one CamelCase word: as the reason of the condition FullSize."
+    )
+    message: Text = Field(default="", description="The same as a sentence.")
+    reclaimed_gpus: int = Field(
+        default=0, description="GPUs of running pods that would have to go for it first, of its own team or of others."
+    )
+    borrowed_gpus: int = Field(default=0, description="GPUs that it would use beyond its team's guarantee.")
+    borrows: list[Lender] = Field(
+        default_factory=list,
+        max_length=MAX_LENDERS,
+        description="Policies whose idle guarantee it would use, at most 16.",
+    )
+
+
+class QueuePlace(StatusModel):
+    """Where the job stands among those that wait for their minimum."""
+
+    position: int = Field(
+        description="1 is served next of the jobs of its team that wait for the same kind of GPU. From 11 on it is"
+        " rounded up: only its first digit is exact. A smaller job may start before it."
+    )
+    estimated_start_time: Time | None = Field(
+        default=None,
+        description="When its minimum starts, if running jobs end when they say and nothing else happens. Absent where"
+        " no end is known that would let it start.",
+    )
+    confidence: float | None = Field(
+        default=None,
+        description="Part (0 to 1) of the GPUs in use, of its kind, that jobs use whose end is known.",
+    )
+
+
+class JobStatus(StatusModel):
+    """The status of an `ElasticPyTorchJob`."""
+
+    observed_generation: int = Field(default=0, description="The metadata.generation this status speaks of.")
+    replicas: int = Field(default=0, description="Pods in the running group.")
+    target_replicas: int = Field(default=0, description="Pods the operator grants the job now.")
+    ready_replicas: int = Field(default=0, description="Pods whose containers are ready.")
+    world_size: int = Field(default=0, description="Training processes of the pods whose main container runs.")
+    gpus: int = Field(default=0, description="GPUs the job's pods hold.")
+    selector: str = Field(default="", description="Label selector of the job's pods, for autoscalers.")
+    incarnation: int = Field(default=0, description="Raised when all pods are replaced; the rendezvous id carries it.")
+    master_epoch: int | None = Field(
+        default=None, description="How many masters the job has had, in Elastic mode; pods obey the newest only."
+    )
+    master_lost_time: Time | None = Field(
+        default=None, description="Since when there has been no running master, in Elastic mode."
+    )
+    membership_generation: int | None = Field(
+        default=None, description="How often the group of processes was formed, in Elastic mode."
+    )
+    restarts: int = Field(default=0, description="Unplanned changes: failures and lost pods.")
+    resizes: int = Field(default=0, description="Planned changes of size.")
+    failures: int = Field(
+        default=0,
+        description="Failures in a row; reset by progress, or ten minutes of running where it cannot be told.",
+    )
+    total_failures: int = Field(default=0, description="Failures in all.")
+    checkpoint_at_failure: int | None = Field(
+        default=None, description="The latest checkpoint that was there at one of the failures in a row."
+    )
+    step_at_failure: int | None = Field(
+        default=None, description="The latest step that was done at one of the failures in a row."
+    )
+    start_time: Time | None = Field(default=None, description="When the job's first pods were created.")
+    active_seconds: int | None = Field(
+        default=None, description="Seconds with pods on nodes, up to the last time it had none."
+    )
+    active_since: Time | None = Field(default=None, description="Since when the job has pods on nodes.")
+    completion_time: Time | None = Field(default=None, description="When the job ended.")
+    last_resize_time: Time | None = Field(default=None, description="When the last change of size completed.")
+    running_since: Time | None = Field(
+        default=None, description="Since when the present incarnation runs without a failure."
+    )
+    turn_started: Time | None = Field(
+        default=None, description="When the job's present turn began, where jobs take turns."
+    )
+    retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    held_until: Time | None = Field(
+        default=None,
+        description="Until when the job is held at what it has, as its size was changed too often without a cause.",
+    )
+    waits_ended_by_edits: int | None = Field(
+        default=None,
+        description="How many edits have ended a wait of the job since it last ran for ten minutes; a sixth does not.",
+    )
+    last_failure: LastFailure | None = Field(
+        default=None, description="What failed last, and what it printed last; it stays when the pod is gone."
+    )
+    avoided_nodes: list[AvoidedNode] = Field(
+        default_factory=list,
+        max_length=MAX_AVOIDED,
+        description="Nodes whose kubelets refused pods of the job lately.",
+    )
+    training: Training | None = Field(default=None, description="How far the training is, in Elastic mode.")
+    queue: QueuePlace | None = Field(
+        default=None, description="Where it stands in line, while it waits for its minimum. May be late by minutes."
+    )
+    forecast: Forecast | None = Field(
+        default=None, description="What it would get, where it is suspended and asks by its annotation what-if."
+    )
+    pods: list[PodStatus] = Field(
+        default_factory=list, max_length=MAX_LISTED_PODS, description="The job's pods, at most 64 of them."
+    )
+    pods_not_listed: int = Field(default=0, description="How many pods the list leaves out.")
+    history: list[Change] = Field(
+        default_factory=list, max_length=MAX_HISTORY, description="Changes of size, newest first, at most 20."
+    )
+    conditions: list[Condition] = Field(
+        default_factory=list,
+        max_length=MAX_CONDITIONS,
+        description="Ready (its reason is the STATUS column), FullSize (its reason: what limits the job) and others.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+
+    def condition(self, type_: ConditionType) -> Condition | None:
+        """The condition of that type, if there is one."""
+        return next((c for c in self.conditions if c.type == type_), None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended, well or badly; nothing leads out of it."""
+        return self.completion_time is not None

@@ -1,0 +1,95 @@
+"""What the operator reads in a user's pod template: the main container, the GPUs, the processes per pod.
+
+Everything here takes templates that `parse.py` has accepted; on others it may raise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elastic_api.job import JobSpec
+from elastic_api.quantity import amount
+from elastic_worker.contract import MAIN_CONTAINER
+
+GPU_RESOURCES = ("nvidia.com/gpu",)
+"""Extended resources that count as GPUs, unless the operator's settings name others."""
+
+
+def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The container that trains: the one called `pytorch`, else the first."""
+    containers: list[dict[str, Any]] = template["spec"]["containers"]
+    return next((c for c in containers if c.get("name") == MAIN_CONTAINER), containers[0])
+
+
+def container_requests(container: Mapping[str, Any]) -> Counter[str]:
+    """What a container (or a pod, for its own `resources`) asks for: its requests, its limits where there are none."""
+    resources = container.get("resources") or {}
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Counter({name: amount(name, quantity) for name, quantity in asked.items()})
+
+
+def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod of this template asks of its node, by resource: milli-cores of cpu, whole units of all else.
+
+    As kube-scheduler counts: containers and sidecars (init containers that restart always) add up, the other init
+    containers run one after another beside the sidecars started before them; a pod-level request replaces the sum;
+    the overhead comes on top. See the function PodRequests in k8s.io/component-helpers/resource.
+    """
+    pod = template["spec"]
+    sidecars: Counter[str] = Counter()
+    starting: Counter[str] = Counter()
+    for container in pod.get("initContainers") or []:
+        together = container_requests(container) + sidecars
+        starting |= together
+        if container.get("restartPolicy") == "Always":
+            sidecars = together
+    running = sum((container_requests(c) for c in pod["containers"]), sidecars)
+    own = Counter(running | starting) | Counter()
+    own.update({name: value - own[name] for name, value in container_requests(pod).items()})
+    overhead = {name: amount(name, quantity) for name, quantity in (pod.get("overhead") or {}).items()}
+    own.update(overhead)
+    return {name: value for name, value in own.items() if value}
+
+
+def limits_of(template: Mapping[str, Any]) -> dict[str, int]:
+    """What a pod of this template may use at most, by resource, as far as its containers say; counted alike."""
+    pod = template["spec"]
+    limited = {field: [_limits(one) for one in pod.get(field) or []] for field in ("containers", "initContainers")}
+    return requests_of({"spec": {**_limits(pod), **limited}})
+
+
+def _limits(part: Mapping[str, Any]) -> dict[str, Any]:
+    limits = (part.get("resources") or {}).get("limits") or {}
+    return {"restartPolicy": part.get("restartPolicy"), "resources": {"limits": limits}}
+
+
+def gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RESOURCES) -> int:
+    """GPUs that a pod of this template holds, over all its containers."""
+    requests = requests_of(template)
+    return sum(requests.get(name, 0) for name in resources)
+
+
+def main_gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RESOURCES) -> int:
+    """GPUs of the main container alone: those its training processes can use."""
+    requests = container_requests(main_container(template))
+    return sum(requests[name] for name in resources)
+
+
+def fingerprint(spec: JobSpec, role: str) -> str:
+    """Of everything that may change only while a job is suspended, for pods of `role`: equal for equal content."""
+    # Defaults are left out, so that a field which a later release adds changes no fingerprint.
+    runtime = {"mode": spec.runtime.mode, **spec.runtime.model_dump(mode="json", exclude_defaults=True)}
+    content = [spec.template_of(role), spec.nproc_per_node, runtime]
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def nproc_of(spec: JobSpec, role: str, resources: Sequence[str] = GPU_RESOURCES) -> int:
+    """Training processes in a pod of `role` ("master" or "worker"): as written, else one per GPU, at least one."""
+    if spec.nproc_per_node != "auto":
+        return spec.nproc_per_node
+    return max(1, main_gpus_of(spec.template_of(role), resources))

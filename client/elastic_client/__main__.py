@@ -1,0 +1,131 @@
+"""The command `kubectl elastic`, also `elastic`: which commands there are, and how each of them ends.
+
+Whatever a person can cause ends with one line on stderr and an exit code of `exits.Code`, never with a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from elastic_client.command import all_placed, on_cluster, placed, remember_place
+from elastic_client.commands import (
+    change,
+    completion,
+    doctor,
+    events,
+    logs,
+    look,
+    quota,
+    quota_set,
+    restart,
+    submit,
+    top,
+    wait,
+    when,
+)
+from elastic_client.convert import commands as convert
+from elastic_client.exits import ClientError, Code, epilog
+from elastic_client.local.command import add_local, or_local
+from elastic_client.words import printable
+
+app = typer.Typer(
+    name="elastic",
+    help="Submit, watch, explain and change elastic PyTorch jobs.",
+    epilog=epilog(),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    callback=remember_place,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+quotas = typer.Typer(help="Quotas of GPUs: what teams are guaranteed, use, borrow and lend.", no_args_is_help=True)
+
+app.command("list")(on_cluster(look.list_jobs))
+app.command("describe")(on_cluster(look.describe))
+app.command("why")(on_cluster(look.why))
+app.command("logs")(on_cluster(logs.logs))
+app.command("events")(on_cluster(events.events))
+app.command("wait")(on_cluster(wait.wait))
+app.command("top")(on_cluster(top.top))
+app.command("scale")(or_local(on_cluster(change.scale)))
+app.command("suspend")(on_cluster(change.suspend))
+app.command("resume")(on_cluster(change.resume))
+app.command("restart")(on_cluster(restart.restart))
+app.command("delete")(on_cluster(change.delete))
+quotas.command("list")(on_cluster(quota.list_quotas))
+quotas.command("describe")(on_cluster(quota.describe_quota))
+quotas.command("set")(placed(quota_set.set_quota))
+app.add_typer(quotas, name="quota")
+app.command("doctor")(on_cluster(doctor.doctor))
+app.command("completion")(completion.completion)
+
+runs = typer.Typer()
+convert.add_run(runs, submit.submit)
+when.add_when(runs)
+add_local(runs)
+app.add_typer(all_placed(runs))
+app.add_typer(convert.import_app, name="import")
+app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
+
+
+STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
+"""Ends from outside; one that is ignored stays so, as under `nohup`."""
+
+
+def main() -> None:
+    """Runs the command of `sys.argv` and exits with its code."""
+    handlers = {one: signal.signal(one, _stop) for one in STOPS if signal.getsignal(one) != signal.SIG_IGN}
+    try:
+        completion.prepare()
+        sys.exit(_run())
+    except ClientError as error:
+        _end(error.code, str(error))
+    except TyperException as error:
+        if told := error.format_message():
+            _end(Code.USAGE, f"{told.rstrip('.')}; see --help")
+        sys.exit(Code.DONE)  # without a command there was the help
+    except (KeyboardInterrupt, Abort):
+        sys.exit(Code.INTERRUPTED)
+    except Exception as error:
+        if "ELASTIC_DEBUG" in os.environ:
+            raise
+        _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+
+
+def _run() -> int:
+    """The exit code of the command that `sys.argv` names; that of a wait, of a check, or 0."""
+    try:
+        code: int = app(standalone_mode=False, prog_name=completion.PROGRAM) or Code.DONE
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still to be written is written at the end of the process, where it would be an error again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Code.UNREAD
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer takes it for 1, which is that a job failed
+            return Code.UNREAD
+        raise
+    return code
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """An end like any other: keys of the kubeconfig that were written to files go."""
+    sys.exit(Code.STOPPED)
+
+
+def _end(code: Code, message: str) -> None:
+    sys.stderr.write(f"elastic: {' '.join(printable(message).split())}\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

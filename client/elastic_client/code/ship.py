@@ -1,0 +1,100 @@
+"""Creates a job, and before it the ConfigMap with its code if there is one; then the job owns the ConfigMap.
+
+Several jobs may share a ConfigMap, and it goes with the last of them, as Kubernetes' garbage collector sees to it. The
+job has to be there before it can own something, so another job that goes meanwhile may take the ConfigMap along. Then
+it is created again, with its owner; pods that were quicker wait for it, since kubelets try a mount again. A ConfigMap
+that somebody has applied by hand gets no owner: jobs that were applied with it would lose it with the owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from elastic_client import screen
+from elastic_client.cluster import STRATEGIC_PATCH, Cluster, Object
+from elastic_client.exits import ClientError
+from elastic_client.exits import Code as Exit
+from elastic_client.jobs import jobs_path
+
+if TYPE_CHECKING:
+    from elastic_client.code.folder import Code
+
+ATTEMPTS = 3
+ANSWERS = (Exit.REFUSED, Exit.NOT_ALLOWED, Exit.NOT_FOUND, Exit.NOT_INSTALLED)
+"""Errors after which there is no job for certain."""
+
+
+async def create(cluster: Cluster, manifest: Mapping[str, Any], code: Code | None = None) -> Object:
+    """The job that was created. Raises ClientError, REFUSED where a field is wrong or there is a job of that name."""
+    if code is None:
+        return await _create_job(cluster, manifest)
+    # It brings the models of pods, which `list` need not wait for.
+    from elastic_client.code.objects import config_map, is_applied
+
+    body = config_map(code)
+    there, is_new = await _ensure(cluster, body)
+    try:
+        job = await _create_job(cluster, manifest)
+    except ClientError as error:
+        if is_new and error.code in ANSWERS:
+            await _take_back(cluster, there)
+        raise
+    if not is_applied(there):
+        await _give_to(cluster, body, job)
+    return job
+
+
+async def _create_job(cluster: Cluster, manifest: Mapping[str, Any]) -> Object:
+    return await cluster.post(jobs_path(cluster.namespace), manifest, fieldValidation="Strict")
+
+
+def _path(cluster: Cluster, name: str = "") -> str:
+    return f"/api/v1/namespaces/{cluster.namespace}/configmaps{name and f'/{name}'}"
+
+
+async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
+    """The ConfigMap, and whether it had to be created. Raises ClientError where another one has its name."""
+    try:
+        return await cluster.post(_path(cluster), body), True
+    except ClientError as error:
+        if "already exists" not in str(error):
+            raise
+    name = body["metadata"]["name"]
+    there = await cluster.get(_path(cluster, name))
+    if there.get("binaryData") != body["binaryData"] or there.get("data") or there.get("immutable") is not True:
+        told = f"ConfigMap {name}: namespace {cluster.namespace} has one of that name with other contents: delete it by"
+        raise ClientError(Exit.REFUSED, f"{told} `kubectl -n {cluster.namespace} delete configmap {name}`")
+    return there, False
+
+
+async def _take_back(cluster: Cluster, made: Object) -> None:
+    """Deletes the ConfigMap of a job that was refused, unless another job has it by now."""
+    known = {"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}
+    try:
+        await cluster.delete(_path(cluster, made["metadata"]["name"]), preconditions=known)
+    except ClientError as error:
+        if error.code not in ANSWERS:
+            raise
+
+
+async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
+    """Makes the job one of the ConfigMap's owners. Where it may not, the ConfigMap stays, which is said."""
+    meta = job["metadata"]
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": meta["name"], "uid": meta["uid"]}
+    name = body["metadata"]["name"]
+    owned = {"metadata": {"ownerReferences": [owner]}}
+    error = None
+    for _ in range(ATTEMPTS):
+        try:
+            # It merges by uid, so jobs that begin at the same time do not write over each other.
+            await cluster.patch(_path(cluster, name), owned, kind=STRATEGIC_PATCH)
+        except ClientError as refused:
+            if refused.code != Exit.NOT_FOUND:
+                error = refused
+                break
+            await _ensure(cluster, {**body, "metadata": {**body["metadata"], **owned["metadata"]}})
+        else:
+            return
+    told = error or "other jobs that had it went"
+    screen.note(f"note: the ConfigMap {name} will not go with the job: {told}")

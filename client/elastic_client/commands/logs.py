@@ -1,0 +1,362 @@
+"""`logs`: what the pods of a job print, with the pod and its rank before each line.
+
+Logs that are complete are merged by the times at which the kubelets took the lines in; with -f lines come as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from elastic_api.pod_names import parse_pod_name
+from elastic_api.status import JobStatus
+from elastic_client import screen
+from elastic_client.cluster import ANSWER_SECONDS, Cluster, ConnectionLostError, Object
+from elastic_client.command import JobName
+from elastic_client.documents import status_of
+from elastic_client.exits import ClientError, Code
+from elastic_client.jobs import find_job, jobs_path
+from elastic_client.watching import Change, followed
+from elastic_client.words import near
+from elastic_worker.contract import LABEL_JOB_NAME, LABEL_JOB_UID, MAIN_CONTAINER
+
+MOST_PODS = 64
+"""Each pod takes a connection of its own."""
+LAST_LINES_SECONDS = 5
+"""For what is still on its way when the job has ended."""
+PAUSE_SECONDS = 1
+MOST_PAUSE_SECONDS = 30
+"""Before a log whose connection broke is asked for again: twice as long each time, until a line comes."""
+_TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\S+) ")
+COLOURS = (36, 33, 32, 35, 34, 31)
+"""Of prefixes, by pod: ANSI's codes."""
+
+Rank = Annotated[
+    int | None, typer.Option("--rank", min=0, help="Only the pod with this training process; Elastic mode.")
+]
+PodName = Annotated[str | None, typer.Option("--pod", help="Only this pod, such as toy-worker-0.")]
+Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends, with pods that join.")]
+Tail = Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines of each pod.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A pod's main container. `prefix` stands before each of its lines; "" where there is only one pod."""
+
+    pod: str
+    container: str
+    prefix: str = ""
+
+
+async def logs(
+    cluster: Cluster,
+    job: JobName,
+    *,
+    rank: Rank = None,
+    pod: PodName = None,
+    follow: Follow = False,
+    tail: Tail = None,
+) -> None:
+    """Print the logs of a job's pods, all of them or one."""
+    if rank is not None and pod is not None:
+        raise ClientError(Code.USAGE, f"--rank {rank} and --pod {pod}: write one of the two")
+    body = await find_job(cluster, job)
+    status = status_of(body)
+    only = pod if rank is None else pod_of_rank(status, rank)
+    options = {} if tail is None else {"tailLines": tail}
+    if follow:
+        await follow_logs(cluster, body, only, options)
+        return
+    pods = (await cluster.get(pods_path(cluster), labelSelector=selector(body)))["items"]
+    chosen = choose(pods, status, job=job, only=only)
+    async with AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(lines_of(cluster, one, **_times(chosen), **options)) for one in chosen
+        ]
+        async for source_, line in merged(chosen, streams):
+            _print(source_.prefix, line, chosen.index(source_))
+
+
+def pod_of_rank(status: JobStatus, rank: int) -> str:
+    """The pod with the training process of that rank. Raises ClientError, USAGE or NOT_FOUND, where it is not known."""
+    known = sorted((pod.rank, pod.name) for pod in status.pods if pod.rank is not None)
+    if not known:
+        names = ", ".join(pod.name for pod in status.pods[:3]) or "see `kubectl elastic describe`"
+        told = f"--rank {rank}: ranks are known in Elastic mode only, once training has begun; choose a --pod: {names}"
+        raise ClientError(Code.USAGE, told)
+    if rank >= status.world_size:
+        raise ClientError(Code.NOT_FOUND, f"--rank {rank}: the ranks are 0 to {status.world_size - 1} now")
+    return [name for first, name in known if first <= rank][-1]
+
+
+def choose(pods: Sequence[Object], status: JobStatus, *, job: str, only: str | None) -> list[Source]:
+    """The pods to read, by name. Raises ClientError where none of them is there, or too many are."""
+    names = [pod["metadata"]["name"] for pod in pods]
+    if only is not None and only not in names:
+        hint = near(only, names, lead="it has: ") or "it has none"
+        raise ClientError(Code.NOT_FOUND, f"--pod {only}: job {job} has none of that name now; {hint}")
+    if not pods:
+        ready = next((one for one in status.conditions if one.type == "Ready"), None)
+        state = f"{ready.reason}. {ready.message}" if ready else "no operator has looked at it"
+        raise ClientError(Code.NOT_FOUND, f"job {job} has no pods now: {state}")
+    chosen = [pod for pod in pods if only in (None, pod["metadata"]["name"]) and has_started(pod)]
+    if len(chosen) > MOST_PODS:
+        raise ClientError(Code.USAGE, f"job {job} has {len(chosen)} pods: choose one by --rank or --pod")
+    if not chosen:
+        raise ClientError(Code.NOT_FOUND, f"no container of job {job} has started yet: see `kubectl elastic why`")
+    ranks = ranks_of(status)
+    sources = sorted((source(pod, job, ranks) for pod in chosen), key=lambda one: one.pod)
+    return sources if len(sources) > 1 else [Source(sources[0].pod, sources[0].container)]
+
+
+def source(pod: Mapping[str, Any], job: str, ranks: Mapping[str, int | None]) -> Source:
+    """The pod's main container, with its prefix."""
+    name = pod["metadata"]["name"]
+    return Source(name, main_container_of(pod), prefix(name, job, ranks.get(name)))
+
+
+def ranks_of(status: JobStatus) -> dict[str, int | None]:
+    """The rank of each pod's first process; None where it is not known."""
+    return {pod.name: pod.rank for pod in status.pods}
+
+
+def prefix(pod: str, job: str, rank: int | None) -> str:
+    """What stands before a pod's lines: `0 master-0`."""
+    short = pod.removeprefix(f"{job}-")
+    return short if rank is None else f"{rank} {short}"
+
+
+def main_container_of(pod: Mapping[str, Any]) -> str:
+    """The container that trains: the one called pytorch, else the first."""
+    names: list[str] = [container["name"] for container in pod["spec"]["containers"]]
+    return MAIN_CONTAINER if MAIN_CONTAINER in names else names[0]
+
+
+def has_started(pod: Mapping[str, Any]) -> bool:
+    """Whether there is a log of its main container."""
+    name = main_container_of(pod)
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    states = [one.get("state") or {} for one in statuses if one["name"] == name]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+def selector(job: Object) -> str:
+    """Of the pods of this job, not of an earlier one of its name."""
+    return f"{LABEL_JOB_NAME}={job['metadata']['name']},{LABEL_JOB_UID}={job['metadata']['uid']}"
+
+
+async def merged(sources: Sequence[Source], streams: Sequence[AsyncIterator[str]]) -> AsyncIterator[tuple[Source, str]]:
+    """The lines of all logs in time order; each begins with its time, which is left out, if there are several."""
+    if len(streams) == 1:
+        async for line in streams[0]:
+            yield sources[0], line
+        return
+    heads = dict(enumerate(await asyncio.gather(*(anext(stream, None) for stream in streams))))
+    while waiting := {index: line for index, line in heads.items() if line is not None}:
+        index = min(waiting, key=lambda one: waiting[one].partition(" ")[0])
+        yield sources[index], waiting[index].partition(" ")[2]
+        heads[index] = await anext(streams[index], None)
+
+
+async def follow_logs(
+    cluster: Cluster, job: Object, only: str | None = None, options: Mapping[str, int] | None = None
+) -> None:
+    """Prints what the pods print until the job has ended, and a little longer for the last lines.
+
+    Raises ClientError, NOT_FOUND where the job cannot have the pod `only`; one that is not there yet is waited for.
+    """
+    screen.note(f"logs of job {job['metadata']['name']} until it ends; Ctrl-C ends this")
+    seen = Seen(job, only, options or {}, asyncio.get_running_loop().create_future(), ranks=ranks_of(status_of(job)))
+    starting = asyncio.create_task(_start_streams(cluster, seen))
+    ending = asyncio.create_task(_await_end(cluster, seen))
+    try:
+        await asyncio.wait((starting, ending, seen.failed), return_when=asyncio.FIRST_COMPLETED)
+        for one in (starting, seen.failed):
+            if one.done():
+                one.result()
+        ending.result()
+        if seen.streams:
+            await asyncio.wait(seen.streams.values(), timeout=LAST_LINES_SECONDS)
+    finally:
+        tasks = (starting, ending, seen.failed, *seen.streams.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A job whose logs are followed: the uid of each pod that is there, the ranks, and the streams by uid."""
+
+    job: Object
+    only: str | None
+    options: Mapping[str, int]
+    failed: asyncio.Future[None]
+    pods: dict[str, str] = field(default_factory=dict)
+    ranks: dict[str, int | None] = field(default_factory=dict)
+    streams: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """The job's."""
+        name: str = self.job["metadata"]["name"]
+        return name
+
+    def take(self, change: Change) -> None:
+        """The pods as they are now."""
+        names = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in change.objects}
+        if change.kind == "LIST":
+            self.pods = names
+        elif change.kind == "DELETED":
+            self.pods = {name: uid for name, uid in self.pods.items() if names.get(name) != uid}
+        else:
+            self.pods |= names
+
+    def prefix(self, pod: str) -> str:
+        """With the rank of the moment."""
+        return "" if self.only else prefix(pod, self.name, self.ranks.get(pod))
+
+    def ended(self, stream: asyncio.Task[None]) -> None:
+        """What no stream expects, such as that nobody reads the output, is to end the command."""
+        if not stream.cancelled() and (error := stream.exception()) and not self.failed.done():
+            self.failed.set_exception(error)
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a log has been printed: the time of its last line, and how many of its lines have that time."""
+
+    time: str = ""
+    lines: int = 0
+    repeated: int = 0
+    is_behind: bool = False
+
+    def options(self, first: Mapping[str, int]) -> Mapping[str, int | str]:
+        """What to ask a kubelet for: `first`, later only what follows. It is told whole seconds: lines come again."""
+        if not self.time:
+            return first
+        self.is_behind, self.repeated = True, self.lines
+        return {"sinceTime": self.time}
+
+    def fresh(self, line: str) -> str | None:
+        """The line without its time; None for one that came before. What has no time is the kubelet's own word."""
+        if (match := _TIMED.match(line)) is None:
+            return line
+        time = match[1]
+        if self.is_behind:
+            if time < self.time:
+                return None
+            if time == self.time and self.repeated:
+                self.repeated -= 1
+                return None
+            self.is_behind = False
+        self.lines = self.lines + 1 if time == self.time else 1
+        self.time = time
+        return line[match.end() :]
+
+
+async def _start_streams(cluster: Cluster, seen: Seen) -> None:
+    """A stream for each pod as it starts; a pod that comes again under its name is another one."""
+    async with followed(cluster, pods_path(cluster), labelSelector=selector(seen.job)) as changes:
+        async for change in changes:
+            seen.take(change)
+            if seen.only and not seen.listed.is_set():
+                check_pod(seen.only, seen.pods, job=seen.name)
+            for pod in change.objects if change.kind != "DELETED" else ():
+                _start_stream(cluster, seen, pod)
+            seen.listed.set()
+
+
+def _start_stream(cluster: Cluster, seen: Seen, pod: Object) -> None:
+    """Unless it is there, has no log yet, or is not asked for. Raises ClientError, USAGE where there are too many."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    if uid in seen.streams or not has_started(pod) or seen.only not in (None, name):
+        return
+    if sum(not task.done() for task in seen.streams.values()) >= MOST_PODS:
+        raise ClientError(Code.USAGE, f"job {seen.name} has more than {MOST_PODS} pods: choose by --rank or --pod")
+    one = Source(name, main_container_of(pod))
+    seen.streams[uid] = asyncio.create_task(_stream(cluster, seen, one, uid, len(seen.streams)))
+    seen.streams[uid].add_done_callback(seen.ended)
+
+
+def check_pod(name: str, names: Iterable[str], *, job: str) -> None:
+    """Says on stderr that the pod is not there yet. Raises ClientError, NOT_FOUND where it is none of the job's."""
+    if name in names:
+        return
+    hint = near(name, names, lead="it has: ") or "it has none now"
+    if parse_pod_name(job, name) is None:
+        raise ClientError(Code.NOT_FOUND, f"--pod {name}: job {job} has no pod of that name; {hint}")
+    screen.note(f"pod {name} is not there yet and is waited for; {hint}")
+
+
+async def _stream(cluster: Cluster, seen: Seen, one: Source, uid: str, place: int) -> None:
+    """Prints the log to its end; where the connection breaks, it goes on as long as the pod is there.
+
+    A pod that goes takes its log with it: what comes then is no error of the command.
+    """
+    position, pause = Position(), PAUSE_SECONDS / 2
+    while seen.pods.get(one.pod) == uid:
+        before = position.time
+        try:
+            options = position.options(seen.options)
+            async with lines_of(cluster, one, follow="true", timestamps="true", **options) as lines:
+                async for line in lines:
+                    if (text := position.fresh(line)) is not None:
+                        _print(seen.prefix(one.pod), text, place)
+                        sys.stdout.flush()
+        except ClientError as error:
+            if not isinstance(error, ConnectionLostError):
+                screen.note(f"{one.pod}: {error}")
+            if error.code != Code.UNREACHABLE:
+                return
+        else:
+            return
+        pause = PAUSE_SECONDS if position.time != before else min(2 * pause, MOST_PAUSE_SECONDS)
+        await asyncio.sleep(pause)
+
+
+async def _await_end(cluster: Cluster, seen: Seen) -> None:
+    """Until the job has ended, and the pods that it has left are known. Keeps the ranks as they are."""
+    meta = seen.job["metadata"]
+    path = jobs_path(cluster.namespace)
+    async with followed(cluster, path, fieldSelector=f"metadata.name={meta['name']}") as changes:
+        async for change in changes:
+            same = [one for one in change.objects if one["metadata"]["uid"] == meta["uid"]]
+            status = status_of(same[0]) if same else JobStatus()
+            seen.ranks.update(ranks_of(status))
+            if not same or change.kind == "DELETED" or status.finished:
+                break
+    await seen.listed.wait()
+
+
+def _print(prefix: str, line: str, place: int) -> None:
+    """The line as it is, as `kubectl logs` does."""
+    before = f"[{prefix}] " if prefix else ""
+    if before and sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+        before = f"\x1b[{COLOURS[place % len(COLOURS)]}m{before}\x1b[0m"
+    sys.stdout.write(f"{before}{line}\n")
+
+
+def _times(chosen: Sequence[Source]) -> dict[str, str]:
+    return {"timestamps": "true"} if len(chosen) > 1 else {}
+
+
+def pods_path(cluster: Cluster) -> str:
+    """The pods of the namespace."""
+    return f"/api/v1/namespaces/{cluster.namespace}/pods"
+
+
+def lines_of(cluster: Cluster, one: Source, **params: Any) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    """The log of a pod; without a bound between two lines where it is followed."""
+    pause_seconds = None if "follow" in params else ANSWER_SECONDS
+    path = f"{pods_path(cluster)}/{one.pod}/log"
+    return cluster.lines(path, pause_seconds=pause_seconds, container=one.container, **params)

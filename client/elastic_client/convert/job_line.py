@@ -1,0 +1,254 @@
+"""How a job is started where there is no operator: its command line and its variables, as text for a shell.
+
+What Kubernetes expands, `$(NAME)`, becomes a variable of the shell; every other character stays what it is, so that no
+text of a job is a command of the script's. Where torchrun starts the script, it is told by flags where the machines
+meet; any other command is told by the variables that the operator sets.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from elastic_api import torchrun
+from elastic_api.job import JobSpec
+from elastic_api.launch_line import LAUNCH, line_of
+from elastic_api.template import main_container, nproc_of
+from elastic_api.torchrun import MAX_RESTARTS
+from elastic_client.convert.converted import ConvertError
+from elastic_client.convert.launch import NPROC, TORCHRUN, is_dropped
+from elastic_worker import contract
+
+MAX_RESTARTS_FLAG = "--max-restarts"
+PER_POD = (contract.ENV_POD_RANK, contract.ENV_ROLE)
+"""Variables of the operator that are another pod's in each pod."""
+REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+"""What Kubernetes reads in the texts of a container: `$$` is a `$`, `$(NAME)` a variable's value if there is one."""
+_OPERATOR_S = re.compile(r"(ELASTIC|PET)_[A-Z_]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHELL_S = re.compile(
+    r"BASH\w*|SHELLOPTS|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|HISTCMD|OPT(ARG|ERR|IND)|E?UID|PPID|GROUPS|FUNCNAME"
+    r"|DIRSTACK|COMP_\w+|IFS|PS4|_"
+)
+"""Variables that bash computes, or that change what it does: to set one may run a command, or fail."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where machines meet, each part as text for a shell. `conf` may be ""."""
+
+    nnodes: str
+    endpoint: str
+    address: str
+    port: str
+    run_id: str
+    size: str
+    conf: str = ""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """The operator's variables that say which job and pod it is, as far as they are known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of the container, its value as text for a shell.
+
+    `missing` says in one line where its value was, if it is not in the manifest. `is_per_pod`: it has another value in
+    each pod.
+    """
+
+    name: str
+    value: str
+    missing: str = ""
+    is_per_pod: bool = False
+
+
+class JobLine:
+    """The command line of the pods of one role.
+
+    Raises:
+        ConvertError: a variable's name is none for a shell.
+    """
+
+    def __init__(self, spec: JobSpec, role: str) -> None:
+        self._spec = spec
+        self._main = main_container(spec.template_of(role))
+        self.nproc = nproc_of(spec, role)
+        self._known = set(OPERATOR_S)
+        self._per_pod = set(PER_POD)
+        self.variables = [self._variable(one) for one in self._main.get("env") or []]
+        self.folder = str(self._main.get("workingDir") or "")
+        self._line = line_of(self._main)
+
+    @property
+    def is_torchrun(self) -> bool:
+        """Whether torchrun starts the script."""
+        return self._line is not None or not self._main.get("command")
+
+    def words(self, place: Place) -> list[str]:
+        """The command line at this place, each word as text for a shell."""
+        if not self.is_torchrun:
+            return [self.quoted(word) for word in (*self._main.get("command", ()), *self._main.get("args", ()))]
+        own, program, launcher = self._parts()
+        limit = (
+            [] if any(word.startswith(MAX_RESTARTS_FLAG) for word in own) else [f"{MAX_RESTARTS_FLAG}={MAX_RESTARTS}"]
+        )
+        return [*launcher, *self._meeting(place), *limit, *own, *program]
+
+    def alone(self) -> list[str]:
+        """The command line on one machine without others, each word as text for a shell."""
+        if not self.is_torchrun:
+            return self.words(Place("", "", "", "", "", ""))
+        own, program, launcher = self._parts()
+        return [*launcher, "--standalone", f"{NPROC}={self.nproc}", *own, *program]
+
+    def settings(self, place: Place) -> dict[str, str]:
+        """The operator's variables that the command reads, as text for a shell: all, where it is not torchrun."""
+        values = _settings(place, self.nproc)
+        read = {name: value for name, value in values.items() if not self.is_torchrun or self.mentions(name)}
+        return {**read, **{name: value for name, value in place.own.items() if self.mentions(name)}}
+
+    def mentions(self, name: str) -> bool:
+        """Whether a word or a variable has that name in its text."""
+        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        return any(name in text for text in (*self._texts(), *values))
+
+    def not_set(self) -> list[str]:
+        """The operator's variables that a text refers to, and that are only there in a pod."""
+        values = [str(one.get("value") or "") for one in self._main.get("env") or []]
+        found = (match[1] or "" for text in (*self._texts(), *values) for match in REFERENCE.finditer(text))
+        return list(dict.fromkeys(one for one in found if _OPERATOR_S.fullmatch(one) and one not in self._known))
+
+    def is_per_pod(self, text: str) -> bool:
+        """Whether Kubernetes would put something else into this text in each pod."""
+        return any(match[1] in self._per_pod for match in REFERENCE.finditer(text))
+
+    def words_per_pod(self) -> int:
+        """How many of the last words are from the first one on that is another one in each pod. Raises ConvertError."""
+        texts = self._texts()
+        start = next((n for n, text in enumerate(texts) if self.is_per_pod(text)), len(texts))
+        number = len(texts) - start
+        if self.is_torchrun and self._line is not None and number > len(self._line.program):
+            raise ConvertError(f"{texts[start]}: is another word in each pod: write it after the script")
+        return number
+
+    def _texts(self) -> list[str]:
+        return [*map(str, self._main.get("command") or ()), *map(str, self._main.get("args") or ())]
+
+    def quoted(self, text: str) -> str:
+        """A text of the manifest as a word for a shell, with variables where Kubernetes would have put values."""
+        parts: list[str] = []
+        has_variable, at = False, 0
+        for match in REFERENCE.finditer(text):
+            parts.append(text[at : match.start()])
+            if match[1] in self._known:
+                parts.append(f"${{{match[1]}}}")
+                has_variable = True
+            else:
+                parts[-1] += "$" if match[0] == "$$" else match[0]
+                parts.append("")
+            at = match.end()
+        parts.append(text[at:])
+        if not has_variable:
+            return _word("".join(parts))
+        return '"' + "".join(one if number % 2 else _in_quotes(one) for number, one in enumerate(parts)) + '"'
+
+    def _variable(self, one: Mapping[str, Any]) -> Variable:
+        name = str(one["name"])
+        if not _NAME.fullmatch(name):
+            raise ConvertError(
+                f"env {on_one_line(name)}: a shell has no variable of that name: write letters, digits and _"
+            )
+        if _SHELL_S.fullmatch(name):
+            raise ConvertError(f"env {name}: the shell sets it itself: take another name")
+        source = one.get("valueFrom") or {}
+        kind, reference = next(iter(source.items()), ("", {}))
+        text = str(one.get("value") or "")
+        # A reference to a variable that stands further down is not expanded.
+        made = Variable(name, self.quoted(text), _missing(kind, reference), self.is_per_pod(text))
+        self._known.add(name)
+        if made.is_per_pod:
+            self._per_pod.add(name)
+        return made
+
+    def _parts(self) -> tuple[list[str], list[str], list[str]]:
+        """Torchrun's own options that stay, the program with its arguments, and the words that start torchrun."""
+        if self._line is None:
+            return [], [self.quoted(word) for word in self._main.get("args", ())], [TORCHRUN]
+        options = [one for one in self._line.options if not is_dropped(one) and one.name != NPROC]
+        own = [self.quoted(word) for option in options for word in option.words]
+        launcher = self._line.launcher if LAUNCH not in self._line.launcher else (TORCHRUN,)
+        return own, [self.quoted(word) for word in self._line.program], [*map(self.quoted, launcher or (TORCHRUN,))]
+
+    def _meeting(self, place: Place) -> list[str]:
+        conf = [f"--rdzv-conf={place.conf}"] if place.conf else []
+        return [
+            f"--nnodes={place.nnodes}",
+            f"{NPROC}={self.nproc}",
+            f"--rdzv-id={place.run_id}",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={place.endpoint}",
+            *conf,
+        ]
+
+
+def _settings(place: Place, nproc: int) -> dict[str, str]:
+    return torchrun.variables(
+        address=place.address,
+        port=place.port,
+        world_size=place.size,
+        nnodes=place.nnodes,
+        nproc=str(nproc),
+        endpoint=place.endpoint,
+        run_id=place.run_id,
+        conf=place.conf,
+    )
+
+
+OPERATOR_S = {
+    *_settings(Place("", "", "", "", "", ""), 1),
+    contract.ENV_JOB_NAME,
+    contract.ENV_JOB_UID,
+    *PER_POD,
+}
+"""Variables of the operator that a manifest may refer to."""
+
+
+def left_out(part: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """The fields of a part of the manifest that are not among these, and are not empty."""
+    return [key for key, value in part.items() if key not in known and value not in (None, "", [], {})]
+
+
+def on_one_line(text: str) -> str:
+    """A text for a comment: without ends of lines and control characters."""
+    return " ".join(_CONTROLS.sub(" ", text).split())
+
+
+def _missing(kind: str, reference: object) -> str:
+    """Where a value was; "" if it is in the manifest."""
+    if not kind:
+        return ""
+    parts = " ".join(str(value) for value in reference.values()) if isinstance(reference, Mapping) else ""
+    return on_one_line(f"{kind} {parts}")
+
+
+def _word(text: str) -> str:
+    """The text as one word for a shell."""
+    if _CONTROLS.search(text):
+        return f"$'{_escaped(text)}'"
+    return f'"{_in_quotes(text)}"' if "$" in text or "`" in text else shlex.quote(text)
+
+
+def _escaped(text: str) -> str:
+    """The text for `$'...'`, control characters by their bytes."""
+    plain = re.sub(r"[\\']", r"\\\g<0>", text)
+    return _CONTROLS.sub(lambda match: "".join(f"\\x{byte:02x}" for byte in match[0].encode()), plain)
+
+
+def _in_quotes(text: str) -> str:
+    """The text for double quotes. A `!` has quotes of its own: where the line is typed it calls history."""
+    quoted = re.sub(r'[\\"$`]', r"\\\g<0>", text).replace("!", "\"'!'\"")
+    return _CONTROLS.sub(lambda match: f"\"$'{_escaped(match[0])}'\"", quoted)

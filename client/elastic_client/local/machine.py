@@ -1,0 +1,140 @@
+"""What this machine has for a run: a python with torch, GPUs, and ports that nobody listens at."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from elastic_client.exits import ClientError, Code
+from elastic_worker.contract import OLDEST_PYTHON, OLDEST_TORCH
+
+PYTHONS = ("python3", "python")
+"""Looked for on PATH, in this order, as the operator does in an image."""
+ANSWER_SECONDS = 120
+"""For a python that says what it has: the first import of torch from a slow disk takes a minute."""
+PORTS = range(20_000, 32_000)
+"""Below those that the kernel gives away by itself."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Only a torch that was built for GPUs is imported, as that takes seconds: it alone knows which of them it can use.
+_QUESTION = """\
+import importlib.util, json, os, runpy, sys
+told = {"python": sys.version_info[:2], "executable": sys.executable, "torch": None, "gpus": 0}
+spec = importlib.util.find_spec("torch")
+if spec and spec.origin and spec.submodule_search_locations:
+    about = {}
+    try:
+        about = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
+    except OSError:
+        pass
+    told["torch"] = about.get("__version__", "")
+    if about.get("cuda") or about.get("hip"):
+        import torch
+        told["gpus"] = torch.cuda.device_count()
+print(json.dumps(told))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`python` is the path of the python that trains, `torch` its torch's version, `gpus` the names of its GPUs."""
+
+    python: str
+    torch: str
+    gpus: tuple[str, ...] = ()
+
+
+def look(python: str, environ: Mapping[str, str]) -> Machine:
+    """What there is for `python`, or for the first one on PATH that has torch if it is "".
+
+    Raises:
+        ClientError: USAGE where this is not Linux, or no python can train; it names what is missing.
+    """
+    if sys.platform != "linux":
+        raise ClientError(Code.USAGE, "--local: the launcher needs Linux: run it in a container or a virtual machine")
+    path = environ.get("PATH", os.defpath)
+    unfit: list[str] = []
+    for name in [python] if python else PYTHONS:
+        found = shutil.which(name, path=path)
+        answer = _ask(found, environ) if found else "there is no such program on PATH"
+        if isinstance(answer, Machine):
+            return answer
+        unfit.append(f"{found or name}: {answer}")
+    remedy = "write another, such as --python ~/venv/bin/python" if python else "name one that has it by --python"
+    raise ClientError(Code.USAGE, f"--python: no python can train: {'; '.join(unfit)}; {remedy}")
+
+
+def cards(number: int, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of that many GPUs: as the user has chosen them by CUDA_VISIBLE_DEVICES, else their numbers."""
+    chosen = [card.strip() for card in environ.get(VISIBLE, "").split(",") if card.strip()]
+    return tuple(chosen[:number]) if len(chosen) >= number else tuple(map(str, range(number)))
+
+
+def ports(first: int | None) -> tuple[int, int]:
+    """Ports for the coordinator and for the master's /status: `first` and the next one, or any that are free.
+
+    Raises:
+        ClientError: USAGE where somebody listens at one of the two.
+    """
+    if first is not None:
+        if taken := [port for port in (first, first + 1) if not _is_free(port)]:
+            told = f"--port {first}: somebody listens at {taken[0]}"
+            raise ClientError(Code.USAGE, f"{told}: write another, or leave --port out to get free ones")
+        return first, first + 1
+    free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
+    return next(free), next(free)
+
+
+def _ask(python: str, environ: Mapping[str, str]) -> Machine | str:
+    """What that python has; in words why it cannot train."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _QUESTION],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_SECONDS,
+            check=False,
+        )
+        told = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return f"it does not answer within {ANSWER_SECONDS} s"
+    except OSError as error:
+        return f"it cannot be run: {error.strerror}"
+    except (ValueError, IndexError):
+        last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
+        return f"its torch cannot be imported: {last[0]}"
+    if tuple(told["python"]) < OLDEST_PYTHON:
+        return f"it is Python {_dotted(told['python'])}, and {_dotted(OLDEST_PYTHON)} or later is needed"
+    if told["torch"] is None:
+        return "it has no torch: `pip install torch` there"
+    if _is_old(told["torch"]):
+        return f"it has torch {told['torch']}, and {_dotted(OLDEST_TORCH)} or later is needed"
+    return Machine(python, told["torch"], cards(told["gpus"], environ))
+
+
+def _is_old(version: str) -> bool:
+    """A version that cannot be read counts as new."""
+    with suppress(ValueError):
+        return tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH
+    return False
+
+
+def _dotted(version: Sequence[int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError, OverflowError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+        return True
+    return False

@@ -1,0 +1,310 @@
+"""Plays the operator for a run on this machine: looks at what there is and what there is to be, and does the rest.
+
+    sizes (a file that `scale` replaces) ──► how many pods ──► pods that start, pods that leave ──► the master's wish
+
+Level, not edge: each look compares, and nothing is remembered of what was asked for before. The run ends when its
+master does, or when the user tells it to; then all pods end before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastic_client import screen
+from elastic_client.commands.logs import COLOURS
+from elastic_client.exits import ClientError, Code
+from elastic_client.local import place, status
+from elastic_client.local import pod as pods
+from elastic_client.local.plan import GRACE_SECONDS, Place, Plan, size, variables, wish
+from elastic_client.local.pod import Pod, died
+from elastic_client.words import age, counted, now, sizes
+from elastic_worker import contract
+
+LOOK_SECONDS = 0.1
+STATUS_SECONDS = 0.5
+SUCCESS = ""
+AGAIN_SECONDS = 2.0
+"""Before a lost pod starts again. A run that ends does so in its workers sooner than in its master."""
+MOST_RESTARTS = 10
+"""Lost pods in all, after which the run gives up."""
+LINGER_SECONDS = 10.0
+"""For the workers to end by themselves after the master."""
+KILL_SECONDS = 5.0
+"""Beyond the grace period, before pods are killed."""
+SIGNALS = {signal.SIGINT: Code.INTERRUPTED, signal.SIGTERM: Code.STOPPED, signal.SIGHUP: Code.STOPPED}
+NOTE_OF_MASTER = ".elastic-master-{}.lock"
+"""What masters leave beside checkpoints; a job that is told to end leaves it there."""
+
+
+def train(plan: Plan, environ: Mapping[str, str]) -> Code:
+    """Trains to the end; how it ended. Raises ClientError: FAILED where the script did, USAGE for a name in use."""
+    at = place.folder(environ)
+    run = place.Run(plan.name, os.getpid(), plan.room, plan.gpus_each)
+    with place.held(run, plan.sizes, at=at), _folder() as folder:
+        pods.install(folder)
+        try:
+            return asyncio.run(LocalRun(plan, environ, folder, at).run())
+        finally:
+            _remove_notes(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A pod that ended unasked: when it starts again, in seconds of the event loop's clock, and how it ended."""
+
+    again_at: float
+    told: str
+
+
+class LocalRun:
+    """One run, with private files in `folder`; `at` is where `scale` finds it."""
+
+    def __init__(self, plan: Plan, environ: Mapping[str, str], folder: Path, at: Path) -> None:
+        self._plan, self._environ, self._folder, self._at = plan, environ, folder, at
+        self._pods: dict[int, Pod] = {}
+        self._sizes = plan.sizes
+        self._serial, self._epoch, self._wishes, self._restarts = 0, 0, 0, 0
+        self._wished: tuple[place.Sizes, dict[str, str]] | None = None
+        self._lost: dict[int, Lost] = {}
+        self._stopped: Code | None = None
+        self._outcome: str | None = None
+        """SUCCESS, or in words why the run failed; None while it has not ended by itself."""
+        self._seen = status.Seen(now(), plan.processes)
+
+    async def run(self) -> Code:
+        """To the end. Raises ClientError, FAILED where it failed."""
+        self._greet()
+        watching = asyncio.create_task(self._follow_status())
+        with self._signals():
+            try:
+                await self._until_end()
+                await self._end_pods()
+            finally:
+                watching.cancel()
+                for pod in self._pods.values():
+                    pod.kill()
+        self._conclude()
+        return self._stopped or Code.DONE
+
+    async def _until_end(self) -> None:
+        """Until the master has ended or the user wants the end."""
+        while self._stopped is None and self._outcome is None:
+            self._read_sizes()
+            await self._bury()
+            if self._outcome is None:
+                await self._start_missing()
+                self._send_away()
+                self._wish()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # -- what there is to be ------------------------------------------------------------------------------------------
+
+    def _read_sizes(self) -> None:
+        """Takes over what `scale` has written, and says so."""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            wanted = place.read_sizes(self._plan.name, at=self._at)
+            if wanted != self._sizes:
+                self._sizes = wanted
+                self._tell(f"from now on {self._allowed()}")
+
+    @property
+    def _size(self) -> int:
+        return size(self._sizes, self._plan.room)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    async def _bury(self) -> None:
+        """Forgets pods that have ended, and decides what their end means."""
+        for pod in [pod for pod in self._pods.values() if pod.code is not None]:
+            await pod.finish()
+            del self._pods[pod.index]
+            assert pod.code is not None
+            if pod.is_leaving:
+                continue
+            if not pod.index and (pod.code == 0 or 0 < pod.code != contract.EXIT_LEFT):
+                self._outcome = f"{pod.name} {died(pod.code)}" if pod.code else SUCCESS
+                return
+            self._lose(pod, pod.code)
+
+    def _lose(self, pod: Pod, code: int) -> None:
+        """A pod ended that nobody asked to: it starts again unless the run ends meanwhile."""
+        self._lost[pod.index] = Lost(_clock() + AGAIN_SECONDS, f"{pod.name} {died(code)}")
+
+    async def _start_missing(self) -> None:
+        """Starts the pods that are not there; a lost one a little later."""
+        for index in [index for index in range(self._size) if index not in self._pods]:
+            lost = self._lost.get(index)
+            if lost is not None and _clock() < lost.again_at:
+                continue
+            if lost is not None:
+                self._restarts += 1
+                if self._restarts > MOST_RESTARTS:
+                    self._outcome = f"{lost.told}, after {MOST_RESTARTS} other losses of pods"
+                    return
+                self._tell(f"{lost.told}: it starts again")
+            self._pods[index] = await self._start(index)
+            self._lost.pop(index, None)
+
+    async def _start(self, index: int) -> Pod:
+        """Raises ClientError, FAILED where there can be no further process."""
+        self._serial += 1
+        self._epoch += not index
+        scratch = pods.scratch(self._folder, self._serial)
+        here = Place(index, self._serial, self._epoch, self._wish_file, scratch)
+        environ = variables(self._plan, here, self._environ)
+        try:
+            return await pods.start(
+                self._plan.words,
+                python=self._plan.machine.python,
+                launcher=self._folder,
+                environ=environ,
+                index=index,
+                prefix=lambda: self._prefix(index),
+            )
+        except OSError as error:
+            told = f"run {self._plan.name}: {self._plan.pod_name(index)} cannot be started: {error.strerror}"
+            raise ClientError(Code.FAILED, told) from None
+
+    def _send_away(self) -> None:
+        """The pods with the highest numbers leave first."""
+        for pod in self._pods.values():
+            if pod.index >= self._size:
+                pod.leave()
+
+    @property
+    def _wish_file(self) -> Path:
+        return self._folder / "wish"
+
+    def _wish(self) -> None:
+        """Tells the master who is to take part, where that is news."""
+        members = {pod.name: pod.uid for _, pod in sorted(self._pods.items()) if not pod.is_leaving}
+        if self._wished != (self._sizes, members):
+            self._wished = self._sizes, members
+            self._wishes += 1
+            unfinished = self._wish_file.with_name("wish.tmp")
+            unfinished.write_text(json.dumps(wish(self._wishes, self._sizes, members)))
+            unfinished.replace(self._wish_file)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """The first one ends the run as a pod at SIGTERM, the second at once. Those that nohup ignores stay ignored."""
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+        for number in before:
+            loop.add_signal_handler(number, self._stop, SIGNALS[number])
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def _stop(self, code: Code) -> None:
+        if self._stopped is not None:
+            for pod in self._pods.values():
+                pod.kill()
+            return
+        self._stopped = code
+        self._tell(f"ends within {GRACE_SECONDS} s, after a checkpoint if the script writes one; Ctrl-C: at once")
+
+    async def _end_pods(self) -> None:
+        """All pods end: by themselves after the master has, else told to; those that do not are killed."""
+        if self._stopped is None:
+            await self._wait_for_pods(LINGER_SECONDS)
+        for pod in self._pods.values():
+            pod.leave()
+        await self._wait_for_pods(GRACE_SECONDS + KILL_SECONDS)
+        for pod in self._pods.values():
+            pod.kill()
+        await self._wait_for_pods(KILL_SECONDS)
+
+    async def _wait_for_pods(self, seconds: float) -> None:
+        ending = [asyncio.create_task(pod.finish()) for pod in self._pods.values()]
+        if ending:
+            await asyncio.wait(ending, timeout=seconds)
+        self._pods = {index: pod for index, pod in self._pods.items() if pod.code is None}
+
+    # -- what people see ----------------------------------------------------------------------------------------------
+
+    async def _follow_status(self) -> None:
+        """Asks the master again and again, and says what has changed."""
+        while True:
+            for change in self._seen.take(await asyncio.to_thread(status.ask, self._plan.status_port)):
+                self._tell(f"{status.sizes_of(change)} pods ({change['reason']})")
+            await asyncio.sleep(STATUS_SECONDS)
+
+    def _prefix(self, index: int) -> str:
+        """As `logs` has it: the rank of the pod's first process, where it is known, and the pod."""
+        name = self._plan.pod_name(index)
+        short, rank = name.removeprefix(f"{self._plan.name}-"), self._seen.ranks.get(name)
+        prefix = f"[{short}] " if rank is None else f"[{rank} {short}] "
+        if sys.stdout.isatty() and "NO_COLOR" not in self._environ:
+            return f"\x1b[{COLOURS[index % len(COLOURS)]}m{prefix}\x1b[0m"
+        return prefix
+
+    def _greet(self) -> None:
+        plan = self._plan
+        each = f"{plan.processes} process{'es' if plan.processes > 1 else ''} each"
+        where = f"{counted(plan.gpus_each, 'GPU')} each" if plan.gpus_each else "on the CPU"
+        torch = f"torch {plan.machine.torch} of {plan.machine.python}"
+        self._tell(f"{self._allowed()}, {each}, {where}; {torch}")
+        other = self._sizes.fewest if self._size > self._sizes.fewest else self._size + 1
+        screen.note(f"next, in another terminal: `kubectl elastic scale {plan.name} {other}`; Ctrl-C ends the run")
+
+    def _allowed(self) -> str:
+        """How many pods there are to be, and why."""
+        room = self._plan.room
+        has_room = "" if room is None or room >= self._sizes.most else f", GPUs for {room}"
+        return f"{counted(self._size, 'pod')} ({sizes(self._sizes.fewest, self._sizes.most)} allowed{has_room})"
+
+    def _tell(self, text: str) -> None:
+        screen.note(f"run {self._plan.name}: {text}")
+
+    def _conclude(self) -> None:
+        """The changes with their costs. Raises ClientError, FAILED where the run failed."""
+        plan, took = self._plan, age(self._seen.begun, now())
+        if rows := self._seen.rows():
+            screen.print_grid(screen.console(sys.stderr), status.COLUMNS, rows)
+        step = "" if self._seen.step is None else f", at step {self._seen.step}"
+        if self._stopped is not None:
+            self._tell(f"was ended after {took}{step}")
+        elif self._outcome:
+            told = f"run {plan.name} failed after {took}{step}: {self._outcome}; see the lines above"
+            raise ClientError(Code.FAILED, told)
+        else:
+            self._tell(f"succeeded after {took}{step}")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """For the launcher, the wish and the pods' files; short, as sockets lie in it."""
+    made = Path(tempfile.mkdtemp(prefix="elastic-run-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _remove_notes(plan: Plan) -> None:
+    """What masters have left beside checkpoints, where they are known to be or usual."""
+    path, here = Path(plan.spec.elasticity.checkpoint_path or "."), Path.cwd()
+    for folder in {path, path.parent, here, *(one for one in here.glob("*") if one.is_dir())}:
+        with suppress(OSError):
+            (folder / NOTE_OF_MASTER.format(plan.uid)).unlink(missing_ok=True)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,74 @@
+"""What the master's /status says of a run: who trains under which rank, and what each change of size cost."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from elastic_client.local.plan import HERE
+from elastic_client.words import age
+
+ANSWER_SECONDS = 2
+COLUMNS = ("AFTER", "PODS", "REASON", "PAUSE", "STEPS LOST")
+
+
+def ask(port: int) -> Mapping[str, Any]:
+    """The /status; empty where nobody answers."""
+    with suppress(OSError, ValueError, http.client.HTTPException):
+        connection = http.client.HTTPConnection(HERE, port, timeout=ANSWER_SECONDS)
+        try:
+            connection.request("GET", "/status")
+            told = json.load(connection.getresponse())
+        finally:
+            connection.close()
+        if isinstance(told, dict):
+            return told
+    return {}
+
+
+@dataclass(slots=True)
+class Seen:
+    """All that was seen of a run: the ranks of each pod's first process now, and the changes of all its masters."""
+
+    begun: datetime
+    processes: int
+    ranks: dict[str, int] = field(default_factory=dict)
+    changes: dict[tuple[int, int], Mapping[str, Any]] = field(default_factory=dict)
+    step: int | None = None
+    state: str = ""
+
+    def take(self, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Remembers an answer of /status. Returns the changes that are new, oldest first."""
+        if not status:
+            return []
+        members: Sequence[str] = status.get("members") or ()
+        if members:
+            self.ranks = {name: place * self.processes for place, name in enumerate(members)}
+        self.step, self.state = (status.get("training") or {}).get("step", self.step), status.get("state", "")
+        told = {(int(status.get("epoch", 0)), int(one["generation"])): one for one in status.get("changes") or ()}
+        new = [told[key] for key in sorted(told.keys() - self.changes.keys())]
+        self.changes |= told
+        return new
+
+    def rows(self) -> list[list[object]]:
+        """Under COLUMNS, oldest first. A cost that is not known is an empty cell."""
+        return [
+            [
+                age(self.begun, datetime.fromtimestamp(one["time"], UTC)),
+                sizes_of(one),
+                one["reason"],
+                f"{one['pauseSeconds']:g} s" if "pauseSeconds" in one else None,
+                one.get("lostSteps"),
+            ]
+            for _, one in sorted(self.changes.items())
+        ]
+
+
+def sizes_of(change: Mapping[str, Any]) -> str:
+    """The pods before and after it."""
+    return f"{change['from']} -> {change['to']}"

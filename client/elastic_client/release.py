@@ -1,0 +1,15 @@
+"""Which release this client is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+DISTRIBUTION = "elastic-pytorch-client"
+
+
+def own_version() -> str:
+    """Of this client; `?` where it is not installed as a package."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "?"

@@ -1,0 +1,58 @@
+"""Small texts: ages, counts, near names, and text of others that is safe to print."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from elastic_api.times import span
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+LONGEST_NAME = 253
+"""Characters of an object's name, at most."""
+MOST_NAMES = 3
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what the cluster stores may have come from anybody."""
+    return _CONTROLS.sub(" ", text)
+
+
+def is_name(text: str) -> bool:
+    """Whether Kubernetes may call an object so: such a text is one segment of a path, and no other path."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def now() -> datetime:
+    """The present moment."""
+    return datetime.now(UTC)
+
+
+def age(since: datetime, now: datetime) -> str:
+    """The time from `since` to `now` in its two largest units, as in `3m10s`; a time to come counts as 0 s."""
+    return span(max(0.0, (now - since).total_seconds()))
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def sizes(small: int, big: int) -> str:
+    """The sizes of a job: `4`, or `2 to 8`."""
+    return str(small) if small == big else f"{small} to {big}"
+
+
+def near(name: str, names: Iterable[str], *, lead: str = "there are ") -> str:
+    """A hint at names like `name`, else at some that there are, behind `lead`; `""` where there are none."""
+    known = sorted(set(names))
+    close = difflib.get_close_matches(name, known, n=MOST_NAMES, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    if not known:
+        return ""
+    more = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return f"{lead}{', '.join(known[:MOST_NAMES])}{more}"

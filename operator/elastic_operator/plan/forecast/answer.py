@@ -1,0 +1,127 @@
+"""What a job would get now that asks: the allocator's own answer, on the snapshot with that job in it (160).
+
+The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
+make a job may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from elastic_api.status import MAX_LENDERS, Limit
+from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.forecast.line import positions, waiting
+from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
+from elastic_operator.plan.foresight import Foresight
+from elastic_operator.plan.job.demand import JobShape, demand_of
+from elastic_operator.plan.job.observation import Observation
+
+WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it would get: `replicas` pods with `gpus` in all, and what limits it.
+
+    `reclaimed` are the GPUs of running pods that would go for it, `borrowed` its GPUs beyond the guarantee. `lenders`
+    are the teams whose idle guarantee it would use, each with the most GPUs of it that it would use. If it does not
+    fit, `position` is its place in line, and it `starts_at` that time (epoch seconds) with that `confidence`, if any
+    end is known that lets it start.
+    """
+
+    fits: bool
+    replicas: int
+    gpus: int
+    limit: str
+    message: str
+    reclaimed: int = 0
+    borrowed: int = 0
+    lenders: tuple[tuple[str, int], ...] = ()
+    position: int | None = None
+    starts_at: float | None = None
+    confidence: float | None = None
+
+
+def no_answer(limit: str, message: str) -> Answer:
+    """The answer for a job that cannot be asked about."""
+    return Answer(fits=False, replicas=0, gpus=0, limit=limit, message=message)
+
+
+def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
+    """What a suspended job asks for once it is not suspended any more, from `now` on."""
+    assert obs.job.spec is not None, "asked of jobs whose spec could be read"
+    spec = obs.job.spec.model_copy(update={"suspend": False})
+    return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
+
+
+def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
+    """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
+    asked = with_job(snapshot, job)
+    yield
+    allocation = Foresight().allocate(asked)
+    found = answer(job, allocation)
+    if found.fits:
+        return found
+    place = positions(waiting(asked.jobs, allocation), allocation).get(job.uid)
+    sure = confidence(asked, allocation, ends, job.flavor)
+    starts = yield from start_times(asked, allocation, ends, [job.uid])
+    at = starts.get(job.uid)
+    return replace(found, position=place, starts_at=at, confidence=sure if at is not None else None)
+
+
+def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
+    """The snapshot with that job in it, instead of what it holds as it is."""
+    return replace(snapshot, jobs=(*(one for one in snapshot.jobs if one.uid != job.uid), job))
+
+
+def answer(job: JobDemand, allocation: Allocation) -> Answer:
+    """What the job gets in this allocation."""
+    grant = allocation[job.uid]
+    asks = grant.limit == Limit.WAITING_FOR_NODES
+    size = 0 if asks else grant.replicas
+    gpus = job.master.gpus + job.worker.gpus * (size - 1) if size else 0
+    borrowed = _borrowed(job, gpus, allocation.accounts)
+    return Answer(
+        fits=size >= min(job.sizes, default=1),
+        replicas=size,
+        gpus=gpus,
+        limit=grant.limit,
+        message=WOULD_NOT_LAST if grant.limit == Limit.WOULD_NOT_LAST else grant.message,
+        reclaimed=allocation.gpus_taken_for(job.uid),
+        borrowed=borrowed,
+        lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],
+    )
+
+
+def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
+    """The GPUs of the job that are not within its team's guarantee."""
+    if not gpus:
+        return 0
+    own = accounts.of(job.namespace, job.flavor)
+    return min(gpus, max(0, own.used - own.guaranteed))
+
+
+def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
+    """The teams whose idle guarantee others use, where the job is one of these others; those that lend most first.
+
+    What nobody is guaranteed is used first. The rest is of all teams together that have GPUs idle.
+    """
+    if not borrowed:
+        return
+    own = accounts.of(job.namespace, job.flavor)
+    leaves = [account for account in accounts.all(job.flavor) if not account.children]
+    beyond = sum(max(0, one.used - one.guaranteed) for one in leaves)
+    nobodys = max(0, accounts.capacity[job.flavor] - sum(one.guaranteed for one in leaves))
+    most = min(borrowed, beyond - nobodys)
+    idle = {one.team.name: _lendable(one) for one in leaves if one is not own}
+    for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
+        if most > 0 and gpus > 0:
+            yield name, min(gpus, most)
+
+
+def _lendable(account: Account) -> int:
+    idle = max(0, account.guaranteed - account.used)
+    return idle if account.quota.lend_limit is None else min(idle, account.quota.lend_limit)

@@ -1,0 +1,149 @@
+"""When waiting jobs start: running jobs end when they say, and each time everything is decided again (161).
+
+The decisions are those of the allocator, on the snapshot as it will be. What is assumed is written down here:
+
+1. A job whose end is known ends then. Where its size changes before, so does the rest of its time: twice the pods need
+   half of it.
+2. All others run on, also those that start meanwhile, and no new job comes.
+3. Pods leave and start at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.team import Team
+from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
+from elastic_operator.plan.foresight import carried_out
+
+MOST_STEPS = 50
+"""So often everything is decided again for one forecast. What starts later has no estimate."""
+TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
+"""Moments that differ by so many seconds, or by that part of the time from now, are one step: an estimate that differs
+by less is not told as another one. So 50 steps reach hours, however many jobs end meanwhile.
+"""
+BRAKED_SECONDS = 60.0
+"""The time for which pods that went for others count under the brakes (138)."""
+
+
+T = TypeVar("T")
+Steps = Generator[None, bool | None, T]
+"""Something that yields before each decision, and returns what it has so far once it is sent True."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A running job whose end is known, at that size."""
+
+    end: float
+    size: int
+
+
+def of_now(snapshot: Snapshot, allocation: Allocation, now: float) -> Snapshot:
+    """What the allocation was made from, as it would be asked `now`, with the jobs that it has left out (143)."""
+    return replace(allocation.snapshot, jobs=snapshot.jobs, now=now)
+
+
+def start_times(
+    snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], waiting: Iterable[str]
+) -> Steps[dict[str, float]]:
+    """When each of the waiting jobs (uids) starts (epoch seconds), as far as that is found.
+
+    `allocation` was made from the snapshot, and is read before the first step only.
+    """
+    sizes = {uid: allocation.share(uid).replicas for uid in ends if uid in allocation}
+    runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
+    left, found = set(waiting), dict[str, float]()
+    began = braked_at = snapshot.now
+    snapshot, allocator = carried_out(snapshot, allocation), Allocator()
+    for _ in range(MOST_STEPS):
+        now = _next_moment(snapshot, runs, left, began)
+        if now is None:
+            break
+        ended = {uid for uid, run in runs.items() if run.end <= now}
+        for uid in ended:
+            del runs[uid]
+        brakes = snapshot.brakes
+        if now >= braked_at + BRAKED_SECONDS:
+            brakes, braked_at = replace(brakes, gone={}), now
+        jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
+        snapshot = replace(snapshot, now=now, jobs=jobs, brakes=brakes)
+        if (yield):
+            break
+        allocation = allocator.allocate(snapshot)
+        found |= {job.uid: now for job in snapshot.jobs if job.uid in left and _starts(job, allocation)}
+        left -= found.keys()
+        going_on = _going_on(runs, allocation, now)
+        runs = {uid: run for uid, run in going_on if run.end <= began + FARTHEST_SECONDS}
+        snapshot = carried_out(snapshot, allocation)
+    return found
+
+
+def _starts(job: JobDemand, allocation: Allocation) -> bool:
+    return allocation.share(job.uid).replicas >= job.sizes[0]
+
+
+def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
+    """The runs at their new sizes. When a job ends that had to start anew, nobody knows."""
+    for uid, run in runs.items():
+        size = allocation.share(uid).replicas
+        if size == run.size:
+            yield uid, run
+        elif size:
+            yield uid, _Run(now + (run.end - now) * run.size / size, size)
+
+
+def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
+    """When to decide next: the last of the moments that are told as one; None where no end is left that matters.
+
+    What frees other kinds of GPU than those that the jobs `left` wait for makes no moment. A job without GPUs waits for
+    anything.
+    """
+    flavors = {job.flavor for job in snapshot.jobs if job.uid in left}
+    jobs = [job for job in snapshot.jobs if job.flavor in flavors or "" in flavors]
+    ends = [runs[job.uid].end for job in jobs if job.uid in runs]
+    if not ends:
+        return None
+    moments = [*ends, *_turning_points(snapshot, jobs)]
+    first = min(moments)
+    until = first + max(TOGETHER_SECONDS, TOGETHER_PART * (first - began))
+    return max(moment for moment in moments if moment <= until)
+
+
+def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[float]:
+    """The times to come from which on a waiting job may get what it may not get now.
+
+    When running jobs may grow is left out: that is decided with the next step.
+    """
+    teams = {team.name: team for team in snapshot.teams}
+    for job in jobs:
+        team = teams.get(snapshot.team_of.get(job.namespace, ""))
+        yield from (time for time in _times(job, team, snapshot.starvation_seconds) if time > snapshot.now)
+
+
+def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iterator[float]:
+    if not job.members:
+        yield job.failed_until
+        yield job.takes_from
+        if job.waiting_since:
+            yield job.waiting_since + starvation_seconds
+    elif team is not None and job.running_since:
+        if team.min_runtime_seconds:
+            yield job.running_since + team.min_runtime_seconds
+        if team.quantum_seconds is not None:
+            yield job.running_since + team.quantum_seconds
+
+
+def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
+    """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
+    used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
+    known = sum(_gpus(job, snapshot) for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    return min(1.0, round(known / used, 2)) if used > 0 else None
+
+
+def _gpus(job: JobDemand, snapshot: Snapshot) -> int:
+    return sum(member.requests.get(name, 0) for member in job.members for name in snapshot.gpu_resources)
