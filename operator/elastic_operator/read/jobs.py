@@ -84,8 +84,8 @@ class Facts(NamedTuple):
     `pods` are its own. `unready` are those of its nodes that are not Ready, with the time since when. `grace_ceiling`
     is the most seconds that a leaving pod gets. `report` is its master's last one. `disruption` is set if too many
     nodes are away for its own to be given up. `heard` and `group` are as in `Job`, but while all of its nodes are Ready
-    they are as if no master and no log were asked. `closed` and `quiet` are as in `Job`. `uncounted` and `left_out` are
-    sentences: the devices that it asks for and that are not counted, and what its pods are made without.
+    they are as if no master and no log were asked. `shut_out` and `quiet` are as in `Job`. `uncounted` and `left_out`
+    are sentences: the devices that it asks for and that are not counted, and what its pods are made without.
     """
 
     body: objects.CustomObject
@@ -101,7 +101,7 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
-    closed: tuple[tuple[str, str], ...]
+    shut_out: tuple[tuple[str, str], ...]
     group: Group | None
     uncounted: str
     left_out: str
@@ -219,7 +219,7 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
-            closed=self._closed(pods),
+            shut_out=self._shut_out(pods),
             group=group if down else NOBODY_ASKS,
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
@@ -234,11 +234,10 @@ class Reader:
         in_turns = any(team.name == name and team.quantum_seconds is not None for team in self.policies.teams)
         return Quiet(self.outside.since, in_turns)
 
-    def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
-        """The closed nodes that unbound pods are pinned to, each with the reason (142)."""
-        pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
-        openness = self.nodes.openness() if pinned else None
-        return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
+    def _shut_out(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
+        return tuple((pod.uid, why) for pod, node in pinned if (why := self.nodes.why_shut_out(pod, node)))
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -268,7 +267,7 @@ class Reader:
             heard=facts.heard,
             group=facts.group,
             disruption=facts.disruption,
-            closed=dict(facts.closed),
+            shut_out=dict(facts.shut_out),
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,

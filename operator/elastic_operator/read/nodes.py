@@ -81,6 +81,24 @@ class Nodes:
             self._openness = read, before if before == now else now
         return self._openness[1]
 
+    def why_shut_out(self, pod: OwnPod, node: str) -> str:
+        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
+
+        The scheduler says first that it has no room: until then it may have placed the pod already.
+        """
+        if why := self.openness().why_closed(node):
+            return f"node {node} takes no pods any more ({why})"
+        stored = self._stored.named(node) if pod.unschedulable else None
+        if stored is None:
+            return ""
+        meta, used = stored.metadata, self._ledger.bound_use(node)
+        known = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: convert.node(stored, convert.Usage()))
+        if known is None:
+            return ""
+        has = known.allocatable
+        lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
+        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+
     def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
         """The node, and why it takes no new pods; None while it is set aside."""
         meta, known = node.metadata, self._why_closed.get(node.metadata.name)
