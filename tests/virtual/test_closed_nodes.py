@@ -159,3 +159,21 @@ def test_a_pod_whose_place_a_pod_of_others_has_taken_does_not_wait_for_it(
         nothing_is_counted(world)
 
     live(0, story)
+
+
+@pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
+def test_a_job_that_can_no_longer_start_gives_back_what_it_holds_at_once(mode: dict[str, Any]) -> None:
+    """Its other pods would hold GPUs for a start that does not come."""
+
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(2, 2), replica(), schedules(False), job(small=4, big=4, **mode)):
+            deed(world)
+        await world.until("its pods are there", lambda: len(world.pods("toy")) == 4, seconds=5)
+        for deed in (occupy(1), schedules(True)):
+            deed(world)
+        await world.until("all of them are gone", lambda: not world.pods("toy"), seconds=5)
+        nodes(1, 2)(world)
+        await world.until("it runs", lambda: world.settled("toy", 4), seconds=5)
+        nothing_is_counted(world)
+
+    live(0, story)
