@@ -26,7 +26,7 @@ from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.flapping import may_flap
 from elastic_operator.plan.job.holding import flavor_held, stays
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead, Fault
 from elastic_operator.read.dropped_fields import Unkept
@@ -166,6 +166,10 @@ class Reader:
         """
         spec = self._parse(body).spec
         return spec is not None and spec.is_elastic
+
+    def policy_sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
+        """The policies and namespaces of which `policies` was made."""
+        return self._policies.sources()
 
     def look_at_policies(self) -> None:
         """Read changed quota policies and namespaces; `policies` is a new object only if the change matters."""
