@@ -30,7 +30,6 @@ from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.jobs import Reader, Stores
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -75,8 +74,9 @@ class World:
         self.stored, self.planner = self.new_world(), Planner()
 
     def new_world(self) -> StoredWorld:
-        clock = ServerClock()
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
+        clock = self.clock = ServerClock(monotonic=lambda: self.now)
+        clock.offset = 0.0
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
 
@@ -125,7 +125,9 @@ class World:
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
-        scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": STARTED}
+        written = datetime.fromtimestamp(self.now, UTC).isoformat()
+        scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": written}
+        scheduled |= {} if where else {"reason": "Unschedulable", "message": "0/2 nodes are available"}
         self.stores.pods.observe(
             pod(
                 f"{job}-{place}",

@@ -61,6 +61,7 @@ class Controller:
         self.reclaimer, self.trials, self.forecasts = reclaimer, trials, forecasts
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
+        self._stepped = clock.stepped
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
@@ -130,6 +131,9 @@ class Controller:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
+            if self._clock.stepped != self._stepped:
+                self._stepped = self._clock.stepped
+                self.forget()  # what was to last until some time may now last too long (29)
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.look(now), self.reclaimer)

@@ -23,9 +23,11 @@ from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.flapping import may_flap
 from elastic_operator.plan.job.holding import flavor_held, stays
+from elastic_operator.plan.job.written_times import not_ahead
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead, Fault
@@ -38,7 +40,7 @@ from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.shapes import Shapes
-from elastic_operator.read.status_times import StatusTimes, moved
+from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
@@ -122,13 +124,12 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        times: StatusTimes,
         bulkhead: Bulkhead | None = None,
         unkept: Unkept | None = None,
     ) -> None:
         self._unkept = unkept or Unkept(PLURAL)
         self.stores, self.ledger, self.settings = stores, ledger, settings
-        self.clock, self.times = clock, times
+        self.clock, self._sightings = clock, Sightings(clock)
         self.bulkhead = bulkhead or Bulkhead()
         self._parsed: dict[str, Parsed] = {}
         self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
@@ -137,7 +138,7 @@ class Reader:
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
         self.uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
+        self.nodes = Nodes(stores.nodes, ledger, self._sightings, self.bulkhead, settings.gpu_resources)
         self.requests = PendingPods(
             ledger,
             settings,
@@ -148,6 +149,10 @@ class Reader:
         )
         self.outside = Outside(stores.jobs, ledger)
         self._gpu_resources = settings.gpu_resources
+
+    def begin_look(self) -> None:
+        """Another look at everything begins."""
+        self._sightings.begin_look()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
@@ -179,7 +184,6 @@ class Reader:
         """What jobs are judged by beside themselves and their pods; equal while nothing of it has changed."""
         return (
             self.stores.priority_classes.revision,
-            self.clock.revision,
             unready,
             self.nodes.disruptions.present,
             self.nodes.openness(),
@@ -260,7 +264,7 @@ class Reader:
             unused_flags=parsed.unused,
             priority=facts.priority,
             ignored_priority=facts.ignored_priority,
-            pods=tuple(map(self._on_present_clock, facts.pods)),
+            pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
             trouble=facts.trouble,
@@ -313,37 +317,20 @@ class Reader:
         return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
-        """The job's status, with its times on the present clock; the same object while it does not change (29)."""
+        """The job's status, with no time that lies further ahead than it can (29); the same object while it does not
+        change.
+        """
         meta = body.metadata
-        behind = self.times.behind(meta.uid)
-        known = self._statuses.get(meta.uid)
-        if known is None or known[0] != (meta.resource_version, behind):
-            known = ((meta.resource_version, behind), moved(parse_status({"status": body.status}), behind))
-            self._statuses[meta.uid] = known
+        key, known = (meta.resource_version, self.clock.stepped), self._statuses.get(meta.uid)
+        if known is None or known[0] != key:
+            known = self._statuses[meta.uid] = key, self._status(meta.uid, parse_status({"status": body.status}))
         return known[1]
 
-    def _on_present_clock(self, pod: OwnPod) -> OwnPod:
-        """The pod, with its times on the API server's present clock (29)."""
-        if self.clock.revision == 0:
-            return pod
-
-        def now(time: float | None) -> float | None:
-            return self.clock.current(time, of=pod.uid) if time else time
-
-        main = replace(
-            pod.main,
-            running_since=now(pod.main.running_since),
-            finished_at=now(pod.main.finished_at),
-            waiting_since=now(pod.main.waiting_since),
-        )
-        return replace(
-            pod,
-            main=main,
-            created=now(pod.created) or 0.0,
-            bound_since=now(pod.bound_since),
-            deleting_since=now(pod.deleting_since),
-            unschedulable_since=now(pod.unschedulable_since),
-        )
+    def _status(self, uid: str, status: JobStatus) -> JobStatus:
+        if status.master_lost_time is not None:
+            since = self._sightings.since(uid, seconds(status.master_lost_time))
+            status = status.model_copy(update={"master_lost_time": at(since)})
+        return not_ahead(status, self.clock.time())
 
     def _parse(self, body: objects.CustomObject) -> Parsed:
         meta = body.metadata

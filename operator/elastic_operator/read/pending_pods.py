@@ -141,7 +141,7 @@ class PendingPods:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
         said = known.reserved if known is not None and known.pod is pod else reservation_of(pod)
         waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
-        key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name), waits)
+        key = (barred, volumes, self._clock.stepped, self._is_there(pod.status.nominated_node_name), waits)
         if known is not None and known.pod is pod and known.key == key and now < known.until:
             return known
         reserved = self._prolonged(reservation_of(pod), known, now, waits=waits)
@@ -198,7 +198,7 @@ class PendingPods:
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
+            created=convert.epoch(meta.creation_timestamp or ""),
             shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
             flavor=own.flavor,
             priority=pod.spec.priority or 0,

@@ -78,7 +78,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 
 def _world(process: Process) -> StoredWorld:
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
+    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock)
     return StoredWorld(reader, UnreadLogs(), Troubles())
 
 

@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, G
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, lasts, seconds
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.group import take_report
@@ -131,7 +131,7 @@ def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
     if obs.job.pods or obs.status.start_time is not None:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
-    return replace(plan, delete_job=now >= expiry, wake_at=min(plan.wake_at or expiry, expiry))
+    return replace(plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), wake_at=min(plan.wake_at or expiry, expiry))
 
 
 def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
