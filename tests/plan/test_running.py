@@ -167,3 +167,10 @@ def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest_if_it_has
     job = make_job(group(1, nnodes=(3, 4096)), spec=make_spec(minReplicas=3), status=status)
     planned = plan(job, make_grant(keep=["master-0"], release=["worker-0"]))
     assert sorted(names(planned.deletes)) == gone
+
+
+@pytest.mark.parametrize(("pods", "release", "excused"), [(2, [], True), (3, ["worker-1"], None)])
+def test_growth_that_is_withdrawn_before_its_pod_is_there_is_excused(pods, release, excused):
+    job = make_job(group(pods - 1), status=started(1).model_copy(update={"target_replicas": 3, "replicas": pods}))
+    [change, *_] = plan(job, make_grant(keep=["master-0", "worker-0"], release=release)).status.history
+    assert (change.from_, change.to, change.excused) == (3, 2, excused)

@@ -175,6 +175,7 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     before, after, status = obs.status.target_replicas, grant.replicas, obs.status
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
+    planned = bool(grant.release) or after == 0
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -191,7 +192,6 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
         update["resizes"] = status.resizes + 1
         reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
     else:
-        planned = bool(grant.release) or after == 0
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = _why_smaller(grant)
         what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
@@ -199,7 +199,8 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     if after > before and grant.givers:
         event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
-    status = record(status.model_copy(update=update), now, before, after, reason, message)
+    withdrawn = after < before and not planned
+    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 
