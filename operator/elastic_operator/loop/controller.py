@@ -149,7 +149,7 @@ class Controller:
             self.reconciler.plan_all(observed, allocation, now)
             self.trials.ask_next()
             self._metrics.reclaim_unanswered.set(self.reconciler.making_way.waiting)
-            self.reconciler.say_why(observed, allocation, now)
+            self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
