@@ -30,7 +30,7 @@ POD_CIDR = "10.245.0.0/16"
 LEASE_SECONDS = 20
 READY_SECONDS = 120.0
 PARALLEL_REQUESTS = 8
-POD_DELETE = Path(__file__).parent / "tools" / "kwok" / "pod-delete.yaml"
+OWN = Path(__file__).parent / "tools" / "kwok"
 CAPACITY = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
@@ -66,11 +66,12 @@ def start(layout: Layout, progress: Progress) -> None:
 
 
 def _command(folder: Path, kubeconfig: Path) -> list[str]:
-    stages = [*(folder / Path(file).name for file in binaries.KWOK.files), POD_DELETE]
+    stages = (folder / Path(file).name for file in binaries.KWOK.files)
+    configs = [OWN / "options.yaml", *stages, OWN / "pod-delete.yaml"]
     return [
         str(folder / "kwok"),
         f"--kubeconfig={kubeconfig}",
-        *(f"--config={stage}" for stage in stages),
+        *(f"--config={config}" for config in configs),
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
         f"--node-lease-duration-seconds={LEASE_SECONDS}",

@@ -175,8 +175,8 @@ class Change(StatusModel):
     )
     excused: bool | None = Field(
         default=None,
-        description="true: pods that were deleted, evicted, or refused by a node that is avoided since; no later one"
-        " waits for it.",
+        description="true: pods that were deleted, evicted, or refused by a node that is avoided since, and no later"
+        " one waits for it; or growth that was withdrawn before its pods were there.",
     )
 
 

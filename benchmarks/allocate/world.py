@@ -25,7 +25,6 @@ from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.jobs import Reader, Stores
 from elastic_operator.read.ledger import JobRef, Ledger
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
@@ -38,18 +37,18 @@ class World:
     """One cluster as the operator knows it."""
 
     def __init__(self, plan: Scenario) -> None:
-        self.plan = plan
+        self.plan, self.now = plan, NOW
         self.stores = empty_stores()
         self._revisions = count(100)
         ledger = Ledger(job_of=self._job_of, parse=parse_pod_name)
         self.stores.pods.subscribe(ledger.pod_changed)
         self._fill()
-        clock = ServerClock()
-        reader = Reader(self.stores, ledger, Settings(), clock=clock, times=StatusTimes(lambda: clock.stepped))
+        clock = ServerClock(monotonic=lambda: self.now)
+        clock.offset = 0.0
+        reader = Reader(self.stores, ledger, Settings(), clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
         self.world, self.planner = StoredWorld(reader, logs, Troubles()), Planner()
         self._allocator = Foresight()
-        self.now = NOW
 
     def forget(self) -> None:
         """Decide everything anew the next time, as after a change of leader."""

@@ -30,7 +30,6 @@ from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.process import GC_THRESHOLDS
 from elastic_operator.read.ledger import JobRef, Ledger
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
@@ -57,8 +56,6 @@ class Operator:
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
         ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, changed=self._wake)
-        status_times = StatusTimes(lambda: clock.stepped)
-        self.stores.jobs.subscribe(status_times.changed)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -74,7 +71,6 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            times=status_times,
             reclaimer=Reclaimer(
                 session,
                 self.stores.pods,

@@ -44,7 +44,6 @@ from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read import convert
 from elastic_operator.read.ledger import JobRef, Ledger
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep import networks
@@ -92,8 +91,6 @@ class Process:
             changed=self._wake,
             on_error=self.stores.pods.on_error,
         )
-        self.times = StatusTimes(lambda: session.clock.stepped)
-        feed.store.subscribe(self.times.changed)
         feed.store.subscribe(self._job_changed)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         for kind, watch in self.watches.all.items():
@@ -264,13 +261,14 @@ class Process:
             worker_pull_secrets=self.settings.worker_image_pull_secrets,
             network=self.settings.job_network(namespace()),
         )
+        clock = self.session.clock
         reclaimer = Reclaimer(
             self.session,
             self.stores.pods,
             self.settings.reclaim,
             events=events,
             metrics=self.metrics,
-            now=self.session.clock.time,
+            now=clock.time,
             changed=self._wake,
         )
         return make_controller(
@@ -280,10 +278,9 @@ class Process:
             logs=FailureLogs(self.session, self._main_container, self._wake),
             settings=self.settings,
             metrics=self.metrics,
-            clock=self.session.clock,
-            times=self.times,
+            clock=clock,
             reclaimer=reclaimer,
-            progress=Progress(now=self.session.clock.time, changed=self._wake),
+            progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
             planned=self.shown.see,
             decided=self._decided,
@@ -295,12 +292,12 @@ class Process:
 
     async def _beat(self) -> None:
         """Beat while the event loop turns (90)."""
-        revision = self.session.clock.revision
+        stepped = self.session.clock.stepped
         while True:
             self.elector.beat()
-            if revision != self.session.clock.revision:
-                revision = self.session.clock.revision
-                self._wake()  # statuses are rewritten before anybody takes their times for new ones
+            if stepped != self.session.clock.stepped:
+                stepped = self.session.clock.stepped
+                self._wake()  # waits that lie too far ahead are cut at once (29)
             await asyncio.sleep(5.0)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:

@@ -47,18 +47,20 @@ def make_pod(name: str, node: str, *, gpus: int) -> dict:
 def test_the_snapshot_of_a_cluster_holds_its_nodes_their_use_and_its_jobs_and_can_be_replayed(
     api: httpx.Client, jobs: Jobs, node: str, kubeconfig: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    template = make_template(with_gpus(1), nodeSelector={"only": node})
+    env = [{"name": "TOKEN", "value": "not-for-others"}]
+    template = make_template(with_gpus(1, env=env), nodeSelector={"only": node})
     accepted(jobs.create(make_job("train", maxReplicas=8, template=template)))
     await_service_account(api, jobs.namespace)
     accepted(api.post(f"/api/v1/namespaces/{jobs.namespace}/pods", json=make_pod("notebook", node, gpus=2)))
     file = tmp_path / "snapshot.json"
     assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--output", str(file)]) == 0
-    snapshot = snapshot_file.decode(json.loads(file.read_text()), source="f")
-    found = next(n for n in snapshot.nodes if n.name == node)
+    assert "not-for-others" not in file.read_text()
+    recording = snapshot_file.decode(json.loads(file.read_text()), source="f")
+    found = next(n for n in recording.nodes if n.name == node)
     assert (found.allocatable[GPU], found.used[GPU]) == (4, 2)
     assert main(["replay", str(file), "-o", "json"]) == 0
     decided = {(job["namespace"], job["name"]): job for job in json.loads(capsys.readouterr().out)["jobs"]}
-    placed = decided[jobs.namespace, "train"]["create"]
+    placed = decided[jobs.namespace, "train"]["plan"]["creates"]
     assert [(pod["role"], pod["node"]) for pod in placed] == [("master", node), ("worker", node)]
 
 

@@ -1,7 +1,5 @@
 """What is counted when a job's status was written: what the new one tells and the old one did not."""
 
-from datetime import timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,14 +90,6 @@ def test_a_full_history_lets_the_oldest_go():
     old = make_status(resizes=20, history=[entry(before=1 + k % 2, time=100 - k) for k in range(20)])
     new = make_status(resizes=21, history=[entry(before=7, after=8, time=200), *old.history[:-1]])
     assert told(old, new).resizes == (("up", "ScaledUp"),)
-
-
-def test_times_that_all_moved_make_no_entry_new():
-    history = [entry(time=20, message="b", pause_seconds=1.0), entry(time=10, message="a")]
-    moved = [change.model_copy(update={"time": change.time + timedelta(hours=1)}) for change in history]
-    assert told(make_status(history=history), make_status(history=moved)) == NOTHING
-    added = entry(before=3, after=4, time=4000)
-    assert told(make_status(history=history), make_status(resizes=1, history=[added, *moved])).resizes
 
 
 def test_a_status_that_somebody_emptied_or_rewrote_takes_nothing_back():

@@ -25,6 +25,12 @@ def history(*changes):
     return made[::-1]
 
 
+def withdrawn(count):
+    """Growth from 2 to 3 pods, which is withdrawn before the pod is there, so many times."""
+    changes = history(*((100 + i, *((2, 3, UP), (3, 2, "ScaledDown"))[i % 2]) for i in range(2 * count)))
+    return [change.model_copy(update={"excused": True if change.to == 2 else None}) for change in changes]
+
+
 def flaps(count, *, every=10, up=UP, down=DOWN, first=100):
     """So many changes from 2 to 3 pods and back."""
     sizes = [(2, 3, up), (3, 2, down)]
@@ -58,10 +64,19 @@ def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
         history(*((100 + i, i + 2, i + 3, UP) for i in range(6))),
         history(*((100 + i, 9 - i, 8 - i, "PreemptedByJob") for i in range(6))),
         flaps(6, up="PodLost", down="MasterLost"),
+        withdrawn(5),
         history(*((100 + i, 3, 2, "QuotaReclaimed") for i in range(3)), (104, 2, 3, UP)),
         flaps(6, up=UP, down="QuotaReclaimed"),
     ],
-    ids=["long apart", "grows in steps", "shrinks in steps", "losses", "an owner takes", "an owner takes thrice"],
+    ids=[
+        "long apart",
+        "grows in steps",
+        "shrinks in steps",
+        "losses",
+        "growth is withdrawn",
+        "an owner takes",
+        "an owner takes thrice",
+    ],
 )
 def test_what_is_long_apart_goes_on_or_is_somebody_s_right_is_not(changes):
     assert held_for(see(job(changes))) is None

@@ -159,9 +159,18 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     assert "Suspended" not in starts.status.condition("Ready").message
 
 
-def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest():
-    pods = group(1, nnodes=(3, 4096))
-    job = make_job(pods, spec=make_spec(minReplicas=3), status=make_status(target_replicas=2))
+@pytest.mark.parametrize(("size_before", "gone"), [(3, ["toy-worker-0"]), (0, ["toy-master-0", "toy-worker-0"])])
+def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest_if_it_has_run(size_before, gone):
+    """If it has only begun to start, it gives back all of them: no training is lost (142)."""
+    change = Change(time=at(190), from_=size_before, to=2, reason="PodLost" if size_before else "Started", message="")
+    status = make_status(target_replicas=2, history=[change])
+    job = make_job(group(1, nnodes=(3, 4096)), spec=make_spec(minReplicas=3), status=status)
     planned = plan(job, make_grant(keep=["master-0"], release=["worker-0"]))
-    assert names(planned.deletes) == ["toy-worker-0"]
-    assert planned.status.incarnation == 1
+    assert sorted(names(planned.deletes)) == gone
+
+
+@pytest.mark.parametrize(("pods", "release", "excused"), [(2, [], True), (3, ["worker-1"], None)])
+def test_growth_that_is_withdrawn_before_its_pod_is_there_is_excused(pods, release, excused):
+    job = make_job(group(pods - 1), status=started(1).model_copy(update={"target_replicas": 3, "replicas": pods}))
+    [change, *_] = plan(job, make_grant(keep=["master-0", "worker-0"], release=release)).status.history
+    assert (change.from_, change.to, change.excused) == (3, 2, excused)

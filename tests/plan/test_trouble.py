@@ -459,6 +459,9 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     assert not seen.wants_pods
 
 
+CLOSED = {"uid-worker-2": "node n2 takes no pods any more (cordoned)"}
+
+
 def waiting(name, node):
     """The pod, pinned to that node and not bound to it."""
     return make_pod(name, node=node, bound=False, phase="Pending", ready=False, main=MainContainer())
@@ -468,17 +471,17 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     before = [*group(2), waiting("worker-2", "n2")]
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
-    seen = see(make_job(before, status=status, closed={"n2": "cordoned"}))
+    seen = see(make_job(before, status=status, shut_out=CLOSED))
     assert [pod.name for pod, _ in seen.gone] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
-    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, closed={"n2": "cordoned"}))
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED))
     assert lost.status.restarts == 1
 
 
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
-    seen = see(make_job(pods, status=make_status(), closed={"n2": "cordoned"}))
+    seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))
     assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 

@@ -39,7 +39,9 @@ def test_in_a_storm_there_are_far_fewer_passes_in_the_same_time():
 def test_one_pass_that_nothing_woke_ends_the_storm():
     pace = calm()
     assert rests(pace, passes=100)[-1] > 0
+    assert pace.storms
     assert rests(pace, passes=1, since=200.0, woken=False) == [0.0]
+    assert not pace.storms
     assert rests(pace, passes=10, since=200.0) == [0.0] * 10
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -29,8 +30,10 @@ from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.jobs import Reader, Stores
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
+from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.decisions import decide
+from elastic_operator.tools.recording import record
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.build import node, owner, pod
@@ -71,8 +74,9 @@ class World:
         self.stored, self.planner = self.new_world(), Planner()
 
     def new_world(self) -> StoredWorld:
-        clock = ServerClock()
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, times=StatusTimes(lambda: clock.stepped))
+        clock = self.clock = ServerClock(monotonic=lambda: self.now)
+        clock.offset = 0.0
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
 
@@ -111,7 +115,7 @@ class World:
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
         priority = {"priorityClassName": "other"} if most == 4 else {}
         template = make_template(with_gpus(1), volumes=volumes, **priority)
-        body = make_job(name, maxReplicas=most, template=template, **spec)
+        body = make_job(name, **{"maxReplicas": most, "template": template, **spec})
         known = self.stores.jobs.get(f"uid-{name}")
         generation = known.metadata.generation + 1 if known else 1
         body["metadata"] |= self._meta(name, generation=generation, creationTimestamp=STARTED)
@@ -121,7 +125,9 @@ class World:
         meta = {"labels": {"elastic-pytorch.dev/incarnation": "1"}}
         if deleting:
             meta |= {"deletionTimestamp": STARTED, "deletionGracePeriodSeconds": 30}
-        scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": STARTED}
+        written = datetime.fromtimestamp(self.now, UTC).isoformat()
+        scheduled = {"type": "PodScheduled", "status": "True" if where else "False", "lastTransitionTime": written}
+        scheduled |= {} if where else {"reason": "Unschedulable", "message": "0/2 nodes are available"}
         self.stores.pods.observe(
             pod(
                 f"{job}-{place}",
@@ -311,6 +317,26 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
                 for planner, found in ((world.planner, remembered), (Planner(), fresh))
             ]
             assert plans[0] == plans[1]
+
+
+@given(st.lists(happenings, max_size=30))
+def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
+    world = World()
+    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
+        world.node(where, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+        world.pod(name, "master-0", where, "Running", False, True)
+    for what, *how in history:
+        getattr(world, what)(*how)
+        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+        read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
+        assert read == recorded
+        replayed = {decision.job.uid: decision for decision in decide(read).jobs}
+        assert replayed.keys() == decided.observed.obs.keys()
+        for uid, obs in decided.observed.obs.items():
+            grant = decided.allocation.get(uid)
+            assert replayed[uid].grant == grant
+            assert replayed[uid].plan == world.planner.plan(obs, grant, world.now)
 
 
 def test_what_nothing_changed_of_is_the_same_object_as_before():

@@ -63,7 +63,10 @@ class Listener:
 
     def __init__(self):
         self.heard = asyncio.Event()
-        self.progress = Progress(now=time.time, changed=self.heard.set)
+        self.stepped = 0.0
+        self.progress = Progress(
+            now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
+        )
 
     def follow(self, port, **fields):
         known = {
@@ -160,6 +163,19 @@ async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often
         listener.follow(port)
         await asyncio.sleep(1)
         assert listener.progress.heard("job") == NOW + 9.5
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+async def test_a_step_of_the_clock_makes_no_master_look_silent(listener, step):
+    async with launcher(SAID) as port:
+        listener.follow(port)
+        await listener.news(at=0)
+        await asyncio.sleep(2.5)
+        listener.stepped += step
+        assert 0 <= time.time() + step - listener.progress.heard("job") <= 1
+        await asyncio.sleep(20)
+        assert 0 <= time.time() + step - listener.progress.heard("job") <= 1
+        assert listener.progress.report("job").silent_since is None
 
 
 async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master_look_silent(listener):

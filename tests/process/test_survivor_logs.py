@@ -54,7 +54,11 @@ class Reading:
     def __init__(self, logs: dict[str, bytes | Exception], *, workers: int = 2, seconds: float = 0.01) -> None:
         self.kubelets, self.news = Kubelets(logs, seconds), 0
         failures = FailureLogs(self.kubelets, lambda _: "pytorch", self._changed)
-        self.survivors, self.left = SurvivorLogs(failures, now=time.time), Survivors(group(workers), time.time() - 10)
+        self.survivors, self.left = self._survivors(failures), Survivors(group(workers), time.time() - 10)
+
+    def _survivors(self, failures: FailureLogs) -> SurvivorLogs:
+        self.stepped = 0.0
+        return SurvivorLogs(failures, now=lambda: time.time() + self.stepped, stepped=lambda: self.stepped)
 
     def _changed(self) -> None:
         self.news += 1
@@ -136,3 +140,13 @@ async def test_nothing_is_read_any_more_when_nobody_asks(end: Callable[[Survivor
     end(reading.survivors)
     await asyncio.sleep(60)
     assert (reading.kubelets.asked, reading.survivors.group("job")) == ([NAMES[0]], None)
+
+
+async def test_a_step_of_the_clock_leaves_as_much_time_to_read_as_before():
+    reading = Reading({})
+    await reading.read(3.0)
+    reading.stepped += 3600.0
+    await asyncio.sleep(2.0)
+    known = reading.survivors.group("job")
+    assert known is not None
+    assert known.asked_since == time.time() + 3600.0 - 5.0

@@ -25,7 +25,6 @@ from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.jobs import Stores
 from elastic_operator.read.ledger import JobRef, Ledger
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
@@ -61,8 +60,6 @@ class Operator:
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
         self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=now)
-        times = StatusTimes(lambda: 0)
-        self.stores.jobs.subscribe(times.changed)
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
@@ -78,7 +75,6 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            times=times,
             reclaimer=Reclaimer(
                 self.wire,  # type: ignore[arg-type]
                 self.stores.pods,

@@ -23,7 +23,6 @@ KNOWN = {
     **dict.fromkeys((60, 73, 192), GOES),
     81: "kube-scheduler evicts pods of two jobs for one pod; while one sticks in Terminating, the other comes again",
     159: "a forged pod that no node has counts as leaving, and a plain pod is nominated for the room that it never had",
-    210: "a master is to move for one job, and a pod of another job goes for the room that the move will take",
     238: "a job is suspended, a forged pod of its could not be deleted, and its place is given away in the same pass",
 }
 """Histories in which a rule does not hold yet, with what goes wrong: each must go on failing until it is mended."""

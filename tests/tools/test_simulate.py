@@ -8,11 +8,17 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Quota, Team
+from elastic_operator.plan.planner import Planner
 from elastic_operator.settings import Settings
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.manifests import Changes, read_changes
-from tests.plan.allocate.world import make_job, make_node, make_snapshot
+from elastic_operator.tools.recorded_world import RecordedWorld
+from elastic_operator.tools.recording import RecordedJob
+from tests.api.policies import make_flavor
+from tests.plan.allocate.world import make_job, make_node
+from tests.plan.policies.builders import labelled, make_policy
 from tests.tools.build import job, policy
+from tests.tools.recordings import make_recording
 
 PRIORITY_CLASS = {
     "apiVersion": "scheduling.k8s.io/v1",
@@ -24,44 +30,40 @@ PRIORITY_CLASS = {
 
 def full():
     """One node of 4 GPUs, all of them with the job `old`."""
-    return make_snapshot([make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60)])
+    return make_recording([make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60)])
 
 
 def shared():
-    """Two policies, one below the other, and a namespace each."""
-    teams = (
-        Team("research", uid="u1", created=1.0),
-        Team(
-            "vision",
-            uid="u2",
-            created=2.0,
-            parent="research",
-            quotas={"default": Quota(guaranteed=2, borrow_limit=1, weight=3, lend_limit=1)},
-            priority=4,
-            max_gpus_per_job=8,
-            min_runtime_seconds=60,
-            quantum_seconds=1800,
-        ),
-        Team("speech", uid="u3", created=3.0),
+    """Two policies, one below the other, and a namespace each; and a policy beside them."""
+    quota = make_flavor(guaranteed=2, borrowing={"limit": 1, "weight": 3}, lending={"limit": 1})
+    policies = (
+        make_policy("research", created=1.0),
+        make_policy("vision", created=2.0, parent="research", namespaces=["team-a"], flavors=[quota]),
+        make_policy("speech", created=3.0, namespaces=["team-b"]),
     )
-    return replace(full(), teams=teams, team_of={"team-a": "vision", "team-b": "speech"})
+    return replace(full(), policies=policies, namespaces=(labelled("team-a"), labelled("team-d", org="y")))
 
 
-def effects(desk, snapshot, *arguments):
+def effects(desk, recording, *arguments):
     """What becomes of each job, by name: (effect, before, after)."""
-    said = json.loads(desk.says("simulate", desk.snapshot(snapshot), "-o", "json", *arguments))
+    said = json.loads(desk.says("simulate", desk.snapshot(recording), "-o", "json", *arguments))
     return {e["name"]: (e["effect"], e["before"], e["after"]) for e in said["jobs"]}
 
 
-def after_changes(snapshot, file, *, delete=()):
-    """The snapshot after the changes."""
-    changes = read_changes(file, delete, gpu_resources=snapshot.gpu_resources)
-    return changed(snapshot, changes, Settings()).snapshot
+def after_changes(recording, file, *, delete=()):
+    """What the allocator decides from after the changes."""
+    changes = read_changes(file, delete, gpu_resources=recording.settings.gpu_resources)
+    return seen(changed(recording, changes, Settings()).recording)
 
 
-def changed_teams(desk, snapshot, *manifests, delete=()):
+def seen(recording):
+    """What the allocator decides from."""
+    return Planner().observe(RecordedWorld(recording)).snapshot
+
+
+def changed_teams(desk, recording, *manifests, delete=()):
     """Teams and namespaces after the changes."""
-    after = after_changes(snapshot, desk.manifests(*manifests) if manifests else None, delete=delete)
+    after = after_changes(recording, desk.manifests(*manifests) if manifests else None, delete=delete)
     return {team.name: team for team in after.teams}, dict(after.team_of)
 
 
@@ -80,19 +82,32 @@ def test_a_job_that_is_added_starts_and_one_that_has_a_surplus_shrinks_for_it(de
 def test_a_job_that_is_edited_keeps_its_pods_and_its_age(desk):
     file = desk.manifests(job("old", low=1, high=2))
     assert effects(desk, full(), "--change", file) == {"old": ("shrinks", 4, 2)}
-    snapshot = make_snapshot([make_node()], [replace(full().jobs[0], running_since=7.0, waiting_since=3.0)])
-    before, after = (s.jobs[0] for s in (snapshot, after_changes(snapshot, file)))
+    before, after = (s.jobs[0] for s in (seen(full()), after_changes(full(), file)))
     kept = ("uid", "members", "created", "holds_place", "running_since", "waiting_since", "priority")
     assert [getattr(after, what) for what in kept] == [getattr(before, what) for what in kept]
 
 
 def test_a_job_that_goes_or_is_suspended_stops_and_others_grow(desk):
-    two = make_snapshot(
+    two = make_recording(
         [make_node("n1", 4)], [make_job("old", 1, 4, on="n1 n1", age=60), make_job("other", 1, 4, on="n1 n1", age=50)]
     )
     expected = {"old": ("grows", 2, 4), "other": ("stops", 2, 0)}
     assert effects(desk, two, "--delete", "job/team-a/other") == expected
     assert effects(desk, two, "--change", desk.manifests(job("other", high=4, suspend=True))) == expected
+
+
+def test_a_suspended_job_starts_when_the_changes_resume_it(desk):
+    node, (old,) = make_node("n1", 4), make_recording([], [make_job("old", 1, 4)]).jobs
+    spec = old.facts.spec.model_copy(update={"suspend": True})
+    suspended = make_recording([node], [RecordedJob(replace(old.facts, spec=spec))])
+    assert effects(desk, suspended) == {"old": ("same", 0, 0)}
+    assert effects(desk, suspended, "--change", desk.manifests(job("old", high=4))) == {"old": ("starts", 0, 4)}
+
+
+def test_an_edit_mends_a_spec_that_could_not_be_read(desk):
+    (old,) = make_recording([], [make_job("old", 1, 4)]).jobs
+    broken = make_recording([make_node("n1", 4)], [RecordedJob(replace(old.facts, spec=None, invalid="Mend it."))])
+    assert effects(desk, broken, "--change", desk.manifests(job("old", high=2))) == {"old": ("starts", 0, 2)}
 
 
 def test_a_list_as_kubectl_prints_it_counts_as_its_items(desk):
@@ -137,7 +152,7 @@ def test_the_text_shows_who_is_affected_with_the_reason_and_counts_the_others(de
 
 
 def test_the_text_leaves_out_who_is_not_affected_and_its_columns_are_aligned(desk):
-    snapshot = make_snapshot([make_node("n1", 4)], [make_job("a-job-with-a-long-name", 4, 4), make_job("b", 1, 4)])
+    snapshot = make_recording([make_node("n1", 4)], [make_job("a-job-with-a-long-name", 4, 4), make_job("b", 1, 4)])
     lines = desk.says("simulate", desk.snapshot(snapshot), "--delete", "job/team-a/a-job-with-a-long-name").splitlines()
     assert (
         len({line.index(word) for line, word in ((lines[0], "EFFECT"), (lines[1], "stops"), (lines[3], "starts"))}) == 1
@@ -153,7 +168,7 @@ def test_gpus_are_counted_by_pod(desk):
 
 
 def test_a_guarantee_that_is_given_moves_gpus_from_who_has_none_to_who_has_it(desk):
-    two = make_snapshot(
+    two = make_recording(
         [make_node("n1", 4)],
         [make_job("old", 1, 4, on="n1 n1 n1 n1", age=60), replace(make_job("poor", 1, 3), namespace="team-b")],
     )
@@ -167,17 +182,17 @@ def test_a_guarantee_that_is_given_moves_gpus_from_who_has_none_to_who_has_it(de
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
-def test_policies_made_up_from_a_snapshot_come_to_the_same_teams_again(desk):
-    snapshot = shared()
-    teams, team_of = changed_teams(desk, snapshot, policy("nobody"))
-    assert {name: team for name, team in teams.items() if name != "nobody"} == {t.name: t for t in snapshot.teams}
-    assert team_of == snapshot.team_of
+def test_a_policy_that_is_added_leaves_the_others_as_they_are(desk):
+    before = seen(shared())
+    teams, team_of = changed_teams(desk, shared(), policy("nobody"))
+    assert {name: team for name, team in teams.items() if name != "nobody"} == {t.name: t for t in before.teams}
+    assert team_of == before.team_of
 
 
 def test_a_policy_that_is_applied_again_is_replaced_and_keeps_its_age(desk):
     manifest = policy("speech", "team-b", "team-c", flavors=[{"name": "default", "guaranteed": 3}])
     teams, team_of = changed_teams(desk, shared(), manifest)
-    assert teams["speech"] == Team("speech", uid="u3", created=3.0, quotas={"default": Quota(guaranteed=3)})
+    assert teams["speech"] == Team("speech", uid="uid-speech", created=3.0, quotas={"default": Quota(guaranteed=3)})
     assert team_of == {"team-a": "vision", "team-b": "speech", "team-c": "speech"}
 
 
@@ -188,8 +203,8 @@ def test_a_policy_that_is_deleted_leaves_its_namespaces_without_one(desk):
 
 def test_the_team_of_the_namespaces_without_a_policy_stays(desk):
     rest = Team(DEFAULT_POLICY, has_policy=False)
-    snapshot = replace(shared(), teams=(*shared().teams, rest))
-    teams, _ = changed_teams(desk, snapshot, policy("new", "team-c"), delete=["policy/vision"])
+    recording = replace(shared(), settings=replace(shared().settings, teams=(rest,)))
+    teams, _ = changed_teams(desk, recording, policy("new", "team-c"), delete=["policy/vision"])
     assert sorted(teams) == ["default policy", "new", "research", "speech"]
     assert teams[DEFAULT_POLICY] == rest
 
@@ -200,8 +215,12 @@ def test_what_cannot_be_as_written_is_noted(desk):
     notes = " ".join(said["notes"])
     assert "team-a: belongs to the older policy 'vision'" in notes
     assert "spec.parent: 'nobody'" in notes
-    assert "a snapshot does not know the labels of namespaces" in notes
     assert "note: new: " in desk.says("simulate", desk.snapshot(shared()), "--change", file)
+
+
+def test_a_selector_chooses_namespaces_by_the_labels_that_they_have(desk):
+    manifest = policy("new", namespaceSelector={"matchLabels": {"org": "y"}})
+    assert changed_teams(desk, shared(), manifest)[1]["team-d"] == "new"
 
 
 def test_a_selector_chooses_namespaces_by_the_labels_that_the_changes_give_them(desk):
@@ -249,5 +268,4 @@ def test_what_is_to_be_deleted_is_there(desk):
 
 
 def test_no_changes_are_no_change():
-    snapshot = shared()
-    assert changed(snapshot, Changes(), Settings()).snapshot == snapshot
+    assert seen(changed(shared(), Changes(), Settings()).recording) == seen(shared())

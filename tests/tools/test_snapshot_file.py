@@ -1,39 +1,76 @@
-"""A snapshot survives its way through a file, and what is no snapshot is refused in words."""
+"""A recording survives its way through a file, and what is no recording is refused in words."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import PendingPod, Snapshot
+from elastic_api.job import JobSpec
+from elastic_api.policy import PolicySpec
+from elastic_api.status import Condition, JobStatus, LastFailure, Retry
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.disruption import Disruption
+from elastic_operator.plan.facts.job import Group, Job, LastOutput, MainContainer, OwnPod, Provisioning, Quiet
+from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
+from elastic_operator.plan.facts.snapshot import (
+    Brake,
+    Brakes,
+    Member,
+    Node,
+    PendingPod,
+    PodShape,
+    Snapshot,
+    Taint,
+    Taker,
+    Toleration,
+)
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot
-from tests.plan.allocate.worlds import snapshots
-
-
-def written_and_read(snapshot):
-    """The snapshot after it was a text."""
-    return snapshot_file.decode(json.loads(snapshot_file.encode(snapshot)), source="f")
-
-
-SHAPES = st.sampled_from(
-    [
-        make_shape(1),
-        make_shape(2, node_selector={"zone": "a"}, host_ports=frozenset({("", "TCP", 80), ("10.0.0.1", "UDP", 53)})),
-        make_shape(1, affinity=({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},)),
-        make_shape(1, pinnable=False, unpinned_because="it has resourceClaims"),
-    ]
-)
+from elastic_operator.tools.recording import RecordedJob, Recording
+from tests.api.policies import full_policy
+from tests.plan.allocate.world import make_job, make_node, make_shape
+from tests.plan.jobs import make_spec
+from tests.tools.recordings import make_recording
 
 NUMBERS, WORDS = st.integers(0, 2**53), st.text(max_size=5)
-TIMES = st.floats(allow_nan=False, allow_infinity=False)
-LABELS = st.dictionaries(WORDS, WORDS, max_size=2)
+TIMES = st.floats(-1e12, 1e12) | st.sampled_from([inf, -inf])
+SIMPLE = {str: WORDS, int: NUMBERS, float: TIMES, bool: st.booleans()}
+NOON = datetime(2027, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)
+AFFINITY = ({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},)
+
+
+def facts(kind, **parts):
+    """Objects of that kind with every field drawn; `parts` are strategies for fields that have parts of their own."""
+    hints = get_type_hints(kind).items()
+    return st.builds(kind, **{name: parts[name] if name in parts else _drawn(hint) for name, hint in hints})
+
+
+def _drawn(hint):
+    for kind, strategy in SIMPLE.items():
+        if hint in (kind, kind | None):
+            return strategy if hint is kind else st.none() | strategy
+    if hint == frozenset[str]:
+        return st.frozensets(WORDS, max_size=2)
+    if "Mapping" in str(hint):
+        return st.dictionaries(WORDS, NUMBERS if "int" in str(hint) else WORDS, max_size=2)
+    assert str(hint).startswith("tuple"), f"{hint} needs a strategy of its own"
+    some = [SIMPLE[kind] for kind in hint.__args__ if kind in SIMPLE]
+    return st.lists(some[0], max_size=2).map(tuple) if hint.__args__[-1] is Ellipsis else st.tuples(*some)
+
+
+def some(strategy):
+    """A few of these."""
+    return st.lists(strategy, max_size=2).map(tuple)
 
 
 def maybe(strategy):
@@ -41,101 +78,164 @@ def maybe(strategy):
     return st.none() | strategy
 
 
-QUOTAS = st.builds(Quota, guaranteed=NUMBERS, borrow_limit=maybe(NUMBERS), weight=NUMBERS, lend_limit=maybe(NUMBERS))
-TEAMS = st.builds(
-    Team,
-    name=WORDS,
-    uid=WORDS,
-    created=TIMES,
-    parent=maybe(WORDS),
-    quotas=st.dictionaries(WORDS, QUOTAS, max_size=2),
-    priority=st.integers(-9, 9),
-    max_gpus_per_job=maybe(NUMBERS),
-    min_runtime_seconds=NUMBERS,
-    quantum_seconds=maybe(NUMBERS),
-    has_policy=st.booleans(),
+PAIRS = some(st.tuples(WORDS, WORDS))
+PORTS = st.frozensets(st.tuples(WORDS, WORDS, NUMBERS), max_size=2)
+HELD = st.dictionaries(WORDS, st.dictionaries(WORDS, NUMBERS, max_size=2), max_size=2)
+TEAMS = facts(Team, quotas=st.dictionaries(WORDS, facts(Quota), max_size=2))
+SHAPES = facts(
+    PodShape, affinity=st.sampled_from([(), AFFINITY]), tolerations=some(facts(Toleration)), host_ports=PORTS
 )
-FLAVORS = st.builds(Flavor, name=WORDS, resources=st.lists(WORDS, max_size=2).map(tuple), node_selector=LABELS)
-REQUESTS = st.builds(
-    PendingPod,
-    uid=WORDS,
-    namespace=WORDS,
-    name=WORDS,
-    created=TIMES,
-    shape=SHAPES,
-    flavor=WORDS,
-    priority=st.integers(),
-    nominated=WORDS,
-    preempts=st.booleans(),
-    unplannable=WORDS,
+MEMBERS = facts(Member, host_ports=PORTS)
+NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, used_by=HELD, leaving_by=HELD)
+CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
+PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
+GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))
+REPORTS = facts(Report, given_up=PAIRS, goodput=maybe(GOODPUT), metrics=PAIRS, changes=some(facts(GroupChange)))
+STATUSES = st.sampled_from(
+    [
+        JobStatus(),
+        JobStatus(
+            incarnation=3,
+            start_time=NOON,
+            retry=Retry(reason="it failed", not_before=NOON, size=2, waits_for="Nodes"),
+            last_failure=LastFailure(time=NOON, pod="p", exit_code=-9, log_tail=["one"]),
+            conditions=[Condition(type="Ready", status="False", reason="Failed", last_transition_time=NOON)],
+        ),
+    ]
+)
+SPECS = st.sampled_from(
+    [
+        None,
+        make_spec(),
+        make_spec(runtime={"mode": "Elastic"}, suspend=True, cleanPodPolicy="All", allowedReplicas=[2, 4]),
+        make_spec(worker={"template": {"spec": {"containers": [{"name": "w"}]}}}, recovery={"maxRestarts": 3}),
+    ]
+)
+JOBS = facts(
+    Job,
+    status=STATUSES,
+    spec=SPECS,
+    pods=some(PODS),
+    provisioning=maybe(facts(Provisioning)),
+    report=maybe(REPORTS),
+    group=maybe(facts(Group)),
+    disruption=maybe(facts(Disruption)),
+    quiet=maybe(facts(Quiet)),
+)
+JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
+TAKERS = st.builds(Taker, WORDS, WORDS)
+BRAKES = facts(
+    Brakes,
+    gone=st.dictionaries(WORDS, TAKERS, max_size=2),
+    firm=st.frozensets(st.sampled_from(Brake)),
+    first=maybe(TAKERS),
+)
+SETTINGS = facts(
+    Snapshot,
+    nodes=st.just(()),
+    jobs=st.just(()),
+    flavors=some(facts(Flavor)),
+    teams=some(TEAMS),
+    default_team=TEAMS,
+    requests=st.just(()),
+    brakes=st.just(Brakes()),
+)
+POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
+RECORDINGS = facts(
+    Recording,
+    settings=SETTINGS,
+    nodes=some(NODES),
+    jobs=some(facts(RecordedJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
+    unready=st.dictionaries(WORDS, st.just(-inf) | TIMES, max_size=2),
+    policies=some(POLICIES),
+    namespaces=some(facts(Namespace)),
+    pending_pods=some(facts(PendingPod, shape=SHAPES)),
+    stopped=maybe(facts(Stopped)),
+    brakes=BRAKES,
 )
 
 
-@given(
-    st.builds(
-        Snapshot,
-        now=TIMES,
-        nodes=st.just(()),
-        jobs=st.just(()),
-        gpu_resources=st.lists(WORDS, max_size=2).map(tuple),
-        flavors=st.lists(FLAVORS, max_size=2).map(tuple),
-        teams=st.lists(TEAMS, max_size=2).map(tuple),
-        team_of=LABELS,
-        default_team=TEAMS,
-        requests=st.lists(REQUESTS.filter(lambda r: abs(r.priority) < 2**63), max_size=2).map(tuple),
-        starvation_seconds=TIMES,
-    )
-)
-def test_whatever_teams_flavors_and_requests_there_are_the_file_holds_them(snapshot):
-    assert written_and_read(snapshot) == snapshot
+def written_and_read(recording):
+    """The recording after it was a text of JSON as every parser reads it."""
+    text = snapshot_file.encode(recording)
+    return snapshot_file.decode(json.loads(text, parse_constant=lambda word: pytest.fail(word)), source="f")
 
 
-@given(snapshots(shapes=SHAPES))
-def test_a_snapshot_read_from_its_file_is_the_same_and_is_decided_alike(snapshot):
-    read = written_and_read(snapshot)
-    assert read == snapshot
-    assert dict(allocate(read)) == dict(allocate(snapshot))
+@given(RECORDINGS)
+def test_whatever_there_is_the_file_holds_it(recording):
+    assert written_and_read(recording) == recording
 
 
-def test_sets_are_written_in_order_so_that_equal_snapshots_have_equal_files():
+def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
     ports = frozenset((f"10.0.0.{n}", "TCP", n) for n in range(1, 9))
     document = json.loads(
-        snapshot_file.encode(make_snapshot([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
+        snapshot_file.encode(make_recording([], [make_job("a", shape=make_shape(1, host_ports=ports))]))
     )
-    assert document["snapshot"]["jobs"][0]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
+    assert document["world"]["jobs"][0]["shape"]["worker"]["host_ports"] == [list(port) for port in sorted(ports)]
 
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
-    document = json.loads(snapshot_file.encode(make_snapshot([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("Snapshot", 1)
-    assert document["snapshot"]["nodes"][0]["name"] == "n1"
-    assert "unschedulable" not in document["snapshot"]["nodes"][0]
+    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
+    assert (document["kind"], document["version"]) == ("World", 2)
+    assert document["world"]["nodes"][0]["name"] == "n1"
+    assert "unschedulable" not in document["world"]["nodes"][0]
 
 
-def test_the_schema_describes_every_part_of_a_snapshot():
+def test_the_schema_describes_every_part_of_a_recording():
     described = json.loads(snapshot_file.schema())["$defs"]
-    assert {"Snapshot", "Node", "JobDemand", "PodShape", "Member", "Team", "Flavor"} <= described.keys()
+    parts = {"Recording", "RecordedJob", "Job", "OwnPod", "JobShape", "Policy", "Namespace", "Node", "Brakes", "Flavor"}
+    assert parts <= described.keys()
+
+
+def with_job(**fields):
+    """A change of the first job's facts."""
+
+    def change(document):
+        world = document["world"]
+        job = world["jobs"][0]
+        return document | {"world": world | {"jobs": [job | {"facts": job["facts"] | fields}]}}
+
+    return change
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be Snapshot"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 1; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 1"),
-        (lambda _: [1], "f: kind: None: must be Snapshot"),
-        (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 1}, "missing required field `snapshot`"),
-        (lambda d: d | {"snapshot": d["snapshot"] | {"now": "noon"}}, "f: is no snapshot: snapshot.now: Expected"),
-        (lambda d: d | {"snapshot": d["snapshot"] | {"nodez": []}}, "f: snapshot.nodez: must be absent"),
+        (lambda d: d | {"kind": "Secret"}, "f: kind: 'Secret': must be World"),
         (
-            lambda d: d | {"snapshot": d["snapshot"] | {"nodes": [d["snapshot"]["nodes"][0] | {"gpus": 3}]}},
-            "f: snapshot.nodes[0].gpus: must be absent: there is no such field",
+            lambda d: d | {"kind": "Snapshot", "version": 1},
+            "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
+        (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
+        (lambda d: d | {"version": 3}, "f: version: 3: must be 2; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 2"),
+        (lambda _: [1], "f: kind: None: must be World"),
+        (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
+        (lambda d: {"kind": d["kind"], "version": 2}, "missing required field `world`"),
+        (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
+        (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
+        (
+            lambda d: d | {"world": d["world"] | {"nodes": [d["world"]["nodes"][0] | {"gpus": 3}]}},
+            "f: world.nodes[0].gpus: must be absent: there is no such field",
+        ),
+        (with_job(pods=[{"name": "p"}]), "f: is no snapshot: world.jobs[0].facts.pods[0]: Object missing required"),
+        (with_job(spec={"minReplicas": 0}), "f: is no snapshot: world.jobs[0].facts.spec: minReplicas: 0: must be"),
+        (with_job(status={"incarnation": "x"}), "f: is no snapshot: world.jobs[0].facts.status: incarnation: 'x'"),
     ],
 )
-def test_what_is_no_snapshot_is_refused_with_the_field_and_the_remedy(change, message):
-    document = json.loads(snapshot_file.encode(make_snapshot([make_node("n1")], [])))
+def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, message):
+    document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [make_job("a")])))
     with pytest.raises(InputError) as refused:
         snapshot_file.decode(change(document), source="f")
     assert message in str(refused.value)
+
+
+def test_a_time_that_never_comes_is_a_number_in_the_file():
+    recording = replace(make_recording([], []), unready={"n1": -inf})
+    assert json.loads(snapshot_file.encode(recording))["world"]["unready"] == {"n1": -snapshot_file.NEVER}
+
+
+def test_a_spec_that_was_read_is_the_same_object_of_the_api():
+    (job,) = written_and_read(make_recording([], [make_job("a", 1, 3)])).jobs
+    assert isinstance(job.facts.spec, JobSpec)
+    assert job.facts.spec.sizes() == (1, 2, 3)

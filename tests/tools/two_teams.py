@@ -5,27 +5,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools import snapshot_file
-from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
+from elastic_operator.tools.recording import Recording
+from tests.api.policies import make_flavor
+from tests.plan.allocate.world import make_job, make_node
+from tests.plan.policies.builders import labelled, make_policy
+from tests.tools.recordings import at_rest, make_recording, recorded
 
 FILE = Path(__file__).parents[2] / "docs" / "cluster.json"
+NOON, HOUR = 1_800_014_400.0, 3600.0
 
 
-def two_teams() -> Snapshot:
+def two_teams() -> Recording:
     """Vision has grown into all four GPUs; a job of language waits for the two that its team is guaranteed."""
-    teams = (
-        make_team("research", 4),
-        make_team("vision", 2, borrow=2, parent="research"),
-        make_team("language", 2, weight=3, parent="research"),
+    language = {"guaranteed": 2, "borrowing": {"weight": 3}}
+    policies = (
+        make_policy("research", flavors=[make_flavor(guaranteed=4)]),
+        _of_research("vision", guaranteed=2, borrowing={"limit": 2}),
+        _of_research("language", **language),
     )
-    jobs = (
-        make_job("resnet", 2, 4, team="vision", on="node-1 node-2 node-3 node-4", age=3600),
-        make_job("bert", 2, 4, team="language"),
+    resnet = make_job("resnet", 2, 4, team="vision", on="node-1 node-2 node-3 node-4")
+    bert = make_job("bert", 2, 4, team="language")
+    before = make_recording(
+        [make_node(f"node-{n}", 1) for n in range(1, 5)],
+        [recorded(replace(resnet, created=NOON - HOUR))],
+        now=NOON,
+        policies=policies,
+        namespaces=(labelled("language", team="language"), labelled("vision", team="vision")),
     )
-    return make_snapshot([make_node(f"node-{n}", 1) for n in range(1, 5)], jobs, teams=teams)
+    return replace(at_rest(before), jobs=(*at_rest(before).jobs, recorded(replace(bert, created=NOON))))
+
+
+def _of_research(name: str, **quota: object) -> object:
+    return make_policy(name, parent="research", namespaces=[name], flavors=[make_flavor(**quota)])
 
 
 def text() -> str:

@@ -1,4 +1,4 @@
-"""A pod that is pinned to a node and has not started there does not wait for it when it closes (142)."""
+"""A pod that is pinned to a node and has not started there does not wait for it when it closes or fills (142)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, node_of, place_of
 from tests.simulate.server import Body
 from tests.simulate.violation import require
-from tests.virtual.deeds import job, nodes, replica, settled, taken_back
+from tests.virtual.deeds import job, nodes, occupy, replica, settled, taken_back
 from tests.virtual.story import Deed
 from tests.virtual.world import ProcessWorld, live
 
@@ -137,6 +137,43 @@ def test_where_there_is_no_other_room_they_wait_without_a_pod_and_come_when_ther
         for deed in (schedules(True), nodes(1, 2)):
             deed(world)
         await world.until("it runs", lambda: settled("toy", 2)(world), seconds=5)
+        nothing_is_counted(world)
+
+    live(0, story)
+
+
+@pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
+@pytest.mark.parametrize(("more", "size"), [(0, 3), (1, 4)], ids=["full", "room elsewhere"])
+def test_a_pod_whose_place_a_pod_of_others_has_taken_does_not_wait_for_it(
+    more: int, size: int, mode: dict[str, Any]
+) -> None:
+    """Both were planned for the last GPU of a node, and the scheduler bound the other one."""
+
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(2, 2), replica(), schedules(False), job(small=1, big=4, **mode)):
+            deed(world)
+        await world.until("its pods are there", lambda: len(world.pods("toy")) == 4, seconds=5)
+        for deed in (occupy(1), nodes(more, 2), schedules(True)):
+            deed(world)
+        await world.until("the others run, and none waits", lambda: world.settled("toy", size), seconds=5)
+        nothing_is_counted(world)
+
+    live(0, story)
+
+
+@pytest.mark.parametrize("mode", [{}, ELASTIC], ids=["torchrun", "elastic"])
+def test_a_job_that_can_no_longer_start_gives_back_what_it_holds_at_once(mode: dict[str, Any]) -> None:
+    """Its other pods would hold GPUs for a start that does not come."""
+
+    async def story(world: ProcessWorld) -> None:
+        for deed in (nodes(2, 2), replica(), schedules(False), job(small=4, big=4, **mode)):
+            deed(world)
+        await world.until("its pods are there", lambda: len(world.pods("toy")) == 4, seconds=5)
+        for deed in (occupy(1), schedules(True)):
+            deed(world)
+        await world.until("all of them are gone", lambda: not world.pods("toy"), seconds=5)
+        nodes(1, 2)(world)
+        await world.until("it runs", lambda: world.settled("toy", 4), seconds=5)
         nothing_is_counted(world)
 
     live(0, story)

@@ -1,14 +1,13 @@
-"""The API server's clock, read from the Date headers of its responses and carried on by the local monotonic clock (29).
+"""The API server's clock: one distance from the local monotonic clock, read from the Date headers of responses (29).
 
-Decisions compare times that the API server wrote. The local wall clock may be wrong, and may jump. The server's may
-jump too: then a new era begins, and a time that was written in an earlier era is moved by the steps since. Otherwise a
-step of an hour would end a job's deadline an hour early, or a back-off an hour late.
+Decisions compare times that the API server wrote with now. The local wall clock may be wrong, and may jump. The
+server's may jump too: times that were written before are then compared as they are. `plan/job/written_times.py` sees to
+it that no wait grows by a step back, `read/sightings.py` that no pod or node is lost by a step forward.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,16 +17,7 @@ STEP_SECONDS = 5.0
 """A response that differs from the estimate by more than this shows a step; a smaller difference moves the estimate."""
 SURE_SAMPLES = 3
 SURE_SECONDS = 5.0
-"""This many responses in a row, over this time, must agree on a step before it counts. Waiting costs little: until then
-everything stays on the old clock.
-"""
-AHEAD_SECONDS = 5.0
-"""Clocks of nodes may be this far ahead of the API server's."""
-ROUNDING_SECONDS = 2.0
-"""A written time has lost up to a second by rounding, and the estimate is as inexact."""
-KEPT_SECONDS = 86_400.0
-KEPT_ERAS = 16
-KEPT_TIMES = 100_000
+"""This many responses in a row, over this time, must agree on a step before it counts."""
 
 log = logging.getLogger(__name__)
 
@@ -47,31 +37,11 @@ class _Bounds:
         return abs(self.nearest(offset) - offset) <= STEP_SECONDS
 
 
-@dataclass(slots=True, eq=False)
-class _Era:
-    """A stretch of monotonic time in which the server's clock did not step.
-
-    `offset` is the server's clock less the monotonic one, `steps` the sum of all steps up to this era. Two eras overlap
-    if the server was silent while its clock stepped.
-    """
+@dataclass(slots=True)
+class _Doubt:
+    """Responses in a row that contradict the estimate and agree with each other on another distance."""
 
     offset: float
-    begin: float = -math.inf
-    end: float = math.inf
-    steps: int = 0
-
-    def distance(self, written: float, now: float) -> float:
-        """Seconds between the era and the moment at which its clock showed `written`; 0 within the era."""
-        moment = written - self.offset
-        last = min(self.end + ROUNDING_SECONDS, now + AHEAD_SECONDS)
-        return max(0.0, self.begin - ROUNDING_SECONDS - moment, moment - last)
-
-
-@dataclass(slots=True, eq=False)
-class _Doubt:
-    """Responses in a row that contradict the present era and agree with each other: an era that does not count yet."""
-
-    era: _Era
     since: float
     samples: int = 1
 
@@ -92,39 +62,16 @@ class ServerClock:
 
     def __init__(self, monotonic: Callable[[], float] = lambda: time.monotonic()) -> None:
         self._monotonic = monotonic
-        self._eras = [_Era(time.time() - monotonic())]
-        """Oldest first. Until the first response, the local wall clock stands in."""
-        self._confirmed: float | None = None
-        """When the last request was sent whose response agreed with the present era; None before the first response."""
-        self._doubt: _Doubt | None = None
-        self._resolved: dict[tuple[str, float], _Era] = {}
-        self.revision = 0
-        """Changes whenever the answer of `current` may change for earlier times."""
-
-    @property
-    def stepped(self) -> int:
+        self.offset = time.time() - monotonic()
+        """The server's clock less the monotonic one. Until the first response, the local wall clock stands in."""
+        self.stepped = 0
         """The sum of all steps so far, in seconds."""
-        return self._eras[-1].steps
+        self._is_heard = False
+        self._doubt: _Doubt | None = None
 
     def time(self) -> float:
         """Now, in epoch seconds."""
-        return self.at(self._monotonic())
-
-    def at(self, monotonic: float) -> float:
-        """The epoch seconds of a local monotonic time, on the present era's clock."""
-        return monotonic + self._eras[-1].offset
-
-    def current(self, written: float, of: str) -> float:
-        """What the present era's clock showed when the server's showed `written`; `of` is the uid of the object.
-
-        That is the time itself, unless the clock stepped since. The time belongs to the latest era that it fits. After
-        a step back, times of the earlier era come again and fit both, so the era of an object's time never changes once
-        it was found to be an earlier one. One error remains: right after a step back by an hour, times that are between
-        60 minutes and some seconds less old count as new.
-        """
-        if len(self._eras) == 1 and self._doubt is None:
-            return written
-        return written + self.stepped - self._era_of(written, of).steps
+        return self._monotonic() + self.offset
 
     def sample(self, date: str | None, *, sent: float, received: float) -> None:
         """Use one Date header; `sent` and `received` are monotonic times. A missing or unreadable header is ignored."""
@@ -132,59 +79,22 @@ class ServerClock:
         if server is None:
             return
         bounds = _Bounds(server - received, server + 1 - sent)
-        present = self._eras[-1]
-        if self._confirmed is None or bounds.allow(present.offset):
-            present.offset = bounds.nearest(present.offset)
-            self._confirmed = max(sent, self._confirmed or sent)
-            self._dispel()
+        if not self._is_heard or bounds.allow(self.offset):
+            self.offset, self._is_heard, self._doubt = bounds.nearest(self.offset), True, None
         else:
             self._contradict(bounds, received)
 
-    def _dispel(self) -> None:
-        if self._doubt is not None:
-            self._doubt = None
-            self.revision += 1
-
     def _contradict(self, bounds: _Bounds, received: float) -> None:
         doubt = self._doubt
-        if doubt is None or not bounds.allow(doubt.era.offset):
-            self._doubt = _Doubt(self._next_era(bounds), since=received)
-            self.revision += 1
+        if doubt is None or not bounds.allow(doubt.offset):
+            self._doubt = _Doubt(bounds.nearest(self.offset), since=received)
             return
         doubt.samples += 1
-        doubt.era.offset = bounds.nearest(doubt.era.offset)
+        doubt.offset = bounds.nearest(doubt.offset)
         if doubt.samples >= SURE_SAMPLES and received - doubt.since >= SURE_SECONDS:
-            self._believe(doubt, received)
-
-    def _next_era(self, bounds: _Bounds) -> _Era:
-        assert self._confirmed is not None, "what was never confirmed is not contradicted"
-        present = self._eras[-1]
-        offset = bounds.nearest(present.offset)
-        return _Era(offset, begin=self._confirmed, steps=present.steps + round(offset - present.offset))
-
-    def _believe(self, doubt: _Doubt, now: float) -> None:
-        before, era = self._eras[-1], doubt.era
-        before.end = doubt.since
-        era.steps = before.steps + round(era.offset - before.offset)
-        log.warning("the API server's clock stepped by %+d s", era.steps - before.steps)
-        recent = [e for e in self._eras[1 - KEPT_ERAS :] if e.end > now - KEPT_SECONDS]
-        recent[0].begin = -math.inf
-        self._eras, self._doubt, self._confirmed = [*recent, era], None, now
-        self._resolved = {key: e for key, e in self._resolved.items() if e in recent}
-        self.revision += 1
-
-    def _era_of(self, written: float, of: str) -> _Era:
-        known = self._resolved.get((of, written))
-        if known is not None:
-            return known
-        now = self._monotonic()
-        doubted = [self._doubt.era] if self._doubt else []
-        era = min([*doubted, *reversed(self._eras)], key=lambda e: e.distance(written, now))
-        if era.end < math.inf:
-            if len(self._resolved) >= KEPT_TIMES:
-                self._resolved.clear()
-            self._resolved[of, written] = era
-        return era
+            step = round(doubt.offset - self.offset)
+            log.warning("the API server's clock stepped by %+d s", step)
+            self.offset, self._doubt, self.stepped = doubt.offset, None, self.stepped + step
 
 
 def _parsed(date: str | None) -> float | None:

@@ -109,7 +109,12 @@ def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
     """Whether the reservation must be written again: it holds, but its nomination is gone, or it is only an
     annotation.
     """
-    return reservation.holds(now) and (not pod.status.nominated_node_name or _condition(pod) is None)
+    return reservation.holds(now) and (not pod.status.nominated_node_name or is_annotated(pod))
+
+
+def is_annotated(pod: Pod) -> bool:
+    """Whether no condition of the pod says that its place is ours."""
+    return _condition(pod) is None
 
 
 def _condition(pod: Pod) -> Condition | None:

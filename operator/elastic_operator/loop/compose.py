@@ -26,7 +26,6 @@ from elastic_operator.pods.survivors import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.jobs import Reader, Stores
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.status_times import StatusTimes
 from elastic_operator.settings import Settings
 
 
@@ -39,7 +38,6 @@ def make_controller(
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
-    times: StatusTimes,
     reclaimer: Reclaimer,
     progress: Progress,
     fresh: Callable[[], bool],
@@ -54,10 +52,11 @@ def make_controller(
         decided: Called at the end of each pass with what it came to.
     """
     awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
-    reader = Reader(stores, ledger, settings, clock=clock, times=times, bulkhead=bulkhead, unkept=actor.unkept)
+    reader = Reader(stores, ledger, settings, clock=clock, bulkhead=bulkhead, unkept=actor.unkept)
     reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
     reclaimer.grace_ceiling = reader.grace_ceiling
-    survivors, planner = SurvivorLogs(logs, now=clock.time), Planner(metrics.allocate.time)
+    survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
+    planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
         reconciler.decide_again(uid)

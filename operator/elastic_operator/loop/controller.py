@@ -61,6 +61,7 @@ class Controller:
         self.reclaimer, self.trials, self.forecasts = reclaimer, trials, forecasts
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
+        self._stepped = clock.stepped
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
@@ -130,6 +131,9 @@ class Controller:
         """One pass; returns the seconds after which the next is due if nothing wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
+            if self._clock.stepped != self._stepped:
+                self._stepped = self._clock.stepped
+                self.forget()  # what was to last until some time may now last too long (29)
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.look(now), self.reclaimer)
@@ -145,7 +149,7 @@ class Controller:
             self.reconciler.plan_all(observed, allocation, now)
             self.trials.ask_next()
             self._metrics.reclaim_unanswered.set(self.reconciler.making_way.waiting)
-            self.reconciler.say_why(observed, allocation, now)
+            self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()

@@ -23,11 +23,14 @@ class Pace:
     """
 
     _calm_at: float = field(default_factory=time.monotonic)
+    storms: bool = False
+    """Whether there was a storm after the last pass."""
 
     def rest(self, took: float, *, woken: bool, now: float) -> float:
         """Seconds to wait after a pass that took `took`; `woken`: the next one is due already."""
         if not woken:
             self._calm_at = now
-        if now - self._calm_at <= STORM_SECONDS:
+        self.storms = now - self._calm_at > STORM_SECONDS
+        if not self.storms:
             return 0.0
         return min(STORM_REST * took, MOST_REST_SECONDS)

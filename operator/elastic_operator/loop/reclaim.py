@@ -27,6 +27,7 @@ from elastic_operator.plan.allocation.brakes import taker_of
 from elastic_operator.plan.facts.decisions import Event, Nomination, Stopped
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.times import lasts
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
@@ -219,7 +220,7 @@ class Reclaimer:
     def barred(self, uid: str) -> tuple[float, str] | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
         known = self._barred.get(uid)
-        if known is not None and self._now() >= known[0]:
+        if known is not None and not lasts(known[0], RETRY_SECONDS, self._now()):
             del self._barred[uid]
             return None
         return known

@@ -37,6 +37,8 @@ RESYNC_SECONDS = 120.0
 WORDING_SECONDS = 0.5
 WORDING_BATCH = 10
 """So many jobs get a new word on why they are not bigger, every so many seconds."""
+STORM_WORDING_SECONDS = 5.0
+"""The same while hundreds of jobs change: their sentences are out of date again at once (24, 156)."""
 MOST_PLANS = 500
 """So many plans are made in a pass; the next one, which follows at once, goes on."""
 
@@ -201,11 +203,14 @@ class Reconciler:
         """The answers for these jobs may read otherwise now."""
         self._unsaid |= dict.fromkeys(uids)
 
-    def say_why(self, observed: Observed, allocation: Allocation, now: float) -> None:
-        """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too."""
+    def say_why(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
+        """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too.
+
+        `storms`: passes have woken each other for a while.
+        """
         if not self._unsaid or time.monotonic() < self._say_at:
             return
-        self._say_at = time.monotonic() + WORDING_SECONDS
+        self._say_at = time.monotonic() + (STORM_WORDING_SECONDS if storms else WORDING_SECONDS)
         for uid in list(self._unsaid)[:WORDING_BATCH]:
             del self._unsaid[uid]
             known = self._planner.planned(uid)

@@ -79,7 +79,6 @@ class StoredWorld:
         """Grows when anything changes that all jobs are seen by."""
         self._moves: dict[str, int] = {}
         """How often a claim or volume of each job has changed."""
-        self._clock_revision = reader.clock.revision
 
     @property
     def policies(self) -> Resolved:
@@ -88,6 +87,7 @@ class StoredWorld:
 
     def look(self, now: float) -> StoredWorld:
         """This moment, at `now` (epoch seconds on the API server's clock)."""
+        self.reader.begin_look()
         self.glance(now)
         self._ledger.expire()
         uids = self.jobs()
@@ -99,10 +99,6 @@ class StoredWorld:
     def glance(self, now: float) -> StoredWorld:
         """What jobs are seen by, beside themselves."""
         self.now, reader = now, self.reader
-        if reader.clock.revision != self._clock_revision:
-            self._clock_revision = reader.clock.revision
-            reader.nodes.clock_stepped()
-            self.forget()
         reader.look_at_policies()
         self.unready = reader.nodes.unready_since(now)
         reader.outside.look(reader.nodes.openness(), reader.policies, now)

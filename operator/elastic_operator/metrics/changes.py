@@ -54,21 +54,15 @@ def _added(old: Sequence[Change], new: Sequence[Change]) -> Sequence[Change]:
     """The entries in front of those that were there before. None if the two histories have nothing in common."""
     if not old:
         return new
-    for key in (_what_and_when, _what):
-        for count in range(len(new)):
-            pairs = zip(old, new[count:], strict=False)
-            if all(key(before) == key(after) for before, after in pairs):
-                return new[:count]
+    for count in range(len(new)):
+        pairs = zip(old, new[count:], strict=False)
+        if all(_key(before) == _key(after) for before, after in pairs):
+            return new[:count]
     return ()
 
 
-def _what_and_when(change: Change) -> tuple[object, ...]:
-    return (change.time, *_what(change))
-
-
-def _what(change: Change) -> tuple[object, ...]:
-    """The part of an entry by which entries are compared if the clock was moved, and all times with it (29)."""
-    return change.from_, change.to, change.reason, change.message
+def _key(change: Change) -> tuple[object, ...]:
+    return change.time, change.from_, change.to, change.reason, change.message
 
 
 def _resizes(added: Sequence[Change], count: int) -> tuple[tuple[str, str], ...]:

@@ -25,7 +25,7 @@ from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.group import heard_by
+from elastic_operator.plan.job.group import is_to_be_heard
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_operator.pods.launcher_wire import read
 from elastic_operator.pods.ration import Ration
@@ -68,7 +68,7 @@ class _Followed:
     """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
 
     `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
-    all.
+    all. Both are as if the clock had never stepped.
     """
 
     uid: str
@@ -86,10 +86,13 @@ class Progress:
     Args:
         now: Epoch seconds on the API server's clock.
         changed: Called when a report says something new.
+        stepped: The sum of all steps of that clock so far: silence is not measured by them (29).
     """
 
-    def __init__(self, *, now: Callable[[], float], changed: Callable[[], None]) -> None:
-        self._now, self._changed = now, changed
+    def __init__(
+        self, *, now: Callable[[], float], changed: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._now, self._changed, self._stepped = now, changed, stepped
         self._followed: dict[str, _Followed] = {}
         self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
         self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
@@ -109,7 +112,7 @@ class Progress:
         followed = self._followed.get(uid)
         if followed is None or followed.eager_since is None:
             return None
-        return max(followed.heard, followed.eager_since)
+        return max(followed.heard, followed.eager_since) + self._stepped()
 
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None to ask none."""
@@ -118,12 +121,12 @@ class Progress:
             self._forget(uid)
         elif followed is None or followed.target.master_uid != target.master_uid:
             self._forget(uid)
-            now = self._now()
+            now = self._without_steps()
             self._followed[uid] = begun = _Followed(uid, target, heard=now, eager_since=now if target.eager else None)
             begun.task = asyncio.create_task(self._ask_again_and_again(begun))
         elif followed.target != target:
             if target.eager != followed.target.eager:
-                followed.eager_since = self._now() if target.eager else None
+                followed.eager_since = self._without_steps() if target.eager else None
             followed.target = target
             if target.eager:
                 followed.hurry.set()
@@ -150,6 +153,9 @@ class Progress:
         if followed is not None and followed.task is not None:
             followed.task.cancel()
 
+    def _without_steps(self) -> float:
+        return self._now() - self._stepped()
+
     async def _ask_again_and_again(self, followed: _Followed) -> None:
         while True:
             try:
@@ -159,11 +165,12 @@ class Progress:
             await _pause(followed)
 
     def _take(self, followed: _Followed, report: Report | None) -> None:
-        known, now = followed.report, self._now()
+        known, now = followed.report, self._without_steps()
         if report is not None:
             followed.heard = now
         elif known is not None and now - followed.heard >= SILENT_SECONDS:
-            report = replace(known, silent_since=known.silent_since or followed.heard)
+            since = known.silent_since or followed.heard + self._stepped()
+            report = replace(known, silent_since=since)
         if report is None or not self._may_pass_on(followed, known, report):
             return
         followed.report = report
@@ -238,7 +245,7 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
         address=master.pod_ip,
         epoch=master.master_epoch or 0,
         port=_status_port(obs.job.uid, spec, master),
-        eager=now < heard_by(obs) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
+        eager=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )
 
 

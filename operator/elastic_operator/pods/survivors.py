@@ -34,6 +34,7 @@ class _Asked:
     namespace: str
     left: Survivors
     group: Group
+    stepped: float
     known: Place | None = None
     task: asyncio.Task[None] | None = None
 
@@ -43,17 +44,25 @@ class SurvivorLogs:
 
     Args:
         now: Epoch seconds on the API server's clock.
+        stepped: The sum of all steps of that clock so far: they shorten no reading (29).
     """
 
-    def __init__(self, logs: FailureLogs, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, logs: FailureLogs, *, now: Callable[[], float], stepped: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
-        self._now, self._changed = now, logs.changed
+        self._now, self._changed, self._stepped = now, logs.changed, stepped
         self._asked: dict[str, _Asked] = {}
 
     def group(self, uid: str) -> Group | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
         asked = self._asked.get(uid)
-        return asked.group if asked else None
+        if asked is None:
+            return None
+        if by := self._stepped() - asked.stepped:
+            asked.group = Group(asked.group.asked_since + by, asked.group.pods)
+            asked.stepped = self._stepped()
+        return asked.group
 
     def follow(self, uid: str, namespace: str, left: Survivors | None) -> None:
         """Read the logs of these pods of the job from now on; None to read none."""
@@ -61,7 +70,7 @@ class SurvivorLogs:
         if left is None:
             self._forget(uid)
         elif asked is None:
-            self._asked[uid] = asked = _Asked(uid, namespace, left, Group(self._now()))
+            self._asked[uid] = asked = _Asked(uid, namespace, left, Group(self._now()), self._stepped())
             asked.task = asyncio.create_task(self._read_again_and_again(asked))
         else:
             asked.left = left

@@ -27,6 +27,7 @@ class Disruptions:
 
     def __init__(self, stored: Store[objects.Node], clock: ServerClock, gpu_resources: Sequence[str]) -> None:
         self._stored, self._clock, self._gpu_resources = stored, clock, gpu_resources
+        self._stepped = clock.stepped
         self.present: Disruption | None = None
         """The disruption at the last look; None if there was none."""
         self._unborn: set[str] = set()
@@ -36,6 +37,7 @@ class Disruptions:
 
     def look(self, before: Down | None, down: Down, now: float) -> None:
         """Judge again; `before` are the nodes that were down at the last look, None if there was none."""
+        self._step()
         back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
         back = {name: times for name, times in back.items() if times[1] + BACK_SECONDS > now and name not in down}
         self._back, was, self.present = back, self.present, None
@@ -47,6 +49,12 @@ class Disruptions:
             log.warning("nodes are not given up for now: %s", self.present.message)
         elif was and not self.present:
             log.info("nodes are given up again, one by one")
+
+    def _step(self) -> None:
+        """What was found before a step of the clock moves along with it (29)."""
+        by, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
+        if by:
+            self._back = {name: (went and went + by, since + by) for name, (went, since) in self._back.items()}
 
     def _that_count(self) -> Sequence[objects.Node]:
         """The nodes with GPUs, if there are any: a rack of them that cannot be heard may be few among all nodes."""
@@ -62,7 +70,7 @@ class Disruptions:
         for node in self._stored.values():
             written = convert.ready_since(node)
             if convert.age_at(node, written) >= BACK_SECONDS:
-                found[node.metadata.name] = None, min(now, self._clock.current(written, of=node.metadata.uid))
+                found[node.metadata.name] = None, min(now, written)
         return found
 
     def _times(self, node: objects.Node, down: Down) -> NodeTimes:

@@ -23,10 +23,12 @@ from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.flapping import may_flap
 from elastic_operator.plan.job.holding import flavor_held, stays
-from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.job.written_times import not_ahead
+from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead, Fault
 from elastic_operator.read.dropped_fields import Unkept
@@ -38,7 +40,7 @@ from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.shapes import Shapes
-from elastic_operator.read.status_times import StatusTimes, moved
+from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
@@ -84,8 +86,8 @@ class Facts(NamedTuple):
     `pods` are its own. `unready` are those of its nodes that are not Ready, with the time since when. `grace_ceiling`
     is the most seconds that a leaving pod gets. `report` is its master's last one. `disruption` is set if too many
     nodes are away for its own to be given up. `heard` and `group` are as in `Job`, but while all of its nodes are Ready
-    they are as if no master and no log were asked. `closed` and `quiet` are as in `Job`. `uncounted` and `left_out` are
-    sentences: the devices that it asks for and that are not counted, and what its pods are made without.
+    they are as if no master and no log were asked. `shut_out` and `quiet` are as in `Job`. `uncounted` and `left_out`
+    are sentences: the devices that it asks for and that are not counted, and what its pods are made without.
     """
 
     body: objects.CustomObject
@@ -101,7 +103,7 @@ class Facts(NamedTuple):
     report: Report | None
     disruption: Disruption | None
     heard: float | None
-    closed: tuple[tuple[str, str], ...]
+    shut_out: tuple[tuple[str, str], ...]
     group: Group | None
     uncounted: str
     left_out: str
@@ -122,13 +124,12 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        times: StatusTimes,
         bulkhead: Bulkhead | None = None,
         unkept: Unkept | None = None,
     ) -> None:
         self._unkept = unkept or Unkept(PLURAL)
         self.stores, self.ledger, self.settings = stores, ledger, settings
-        self.clock, self.times = clock, times
+        self.clock, self._sightings = clock, Sightings(clock)
         self.bulkhead = bulkhead or Bulkhead()
         self._parsed: dict[str, Parsed] = {}
         self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
@@ -137,7 +138,7 @@ class Reader:
         self._policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=self.bulkhead)
         self.uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self.nodes = Nodes(stores.nodes, ledger, clock, self.bulkhead, settings.gpu_resources)
+        self.nodes = Nodes(stores.nodes, ledger, self._sightings, self.bulkhead, settings.gpu_resources)
         self.requests = PendingPods(
             ledger,
             settings,
@@ -148,6 +149,10 @@ class Reader:
         )
         self.outside = Outside(stores.jobs, ledger)
         self._gpu_resources = settings.gpu_resources
+
+    def begin_look(self) -> None:
+        """Another look at everything begins."""
+        self._sightings.begin_look()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
@@ -167,6 +172,10 @@ class Reader:
         spec = self._parse(body).spec
         return spec is not None and spec.is_elastic
 
+    def policy_sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
+        """The policies and namespaces of which `policies` was made."""
+        return self._policies.sources()
+
     def look_at_policies(self) -> None:
         """Read changed quota policies and namespaces; `policies` is a new object only if the change matters."""
         self._policies.look()
@@ -175,7 +184,6 @@ class Reader:
         """What jobs are judged by beside themselves and their pods; equal while nothing of it has changed."""
         return (
             self.stores.priority_classes.revision,
-            self.clock.revision,
             unready,
             self.nodes.disruptions.present,
             self.nodes.openness(),
@@ -219,7 +227,7 @@ class Reader:
             report=report,
             disruption=self.nodes.disruptions.present if down else None,
             heard=heard if down else -inf,
-            closed=self._closed(pods),
+            shut_out=self._shut_out(pods),
             group=group if down else NOBODY_ASKS,
             uncounted=self.uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
@@ -234,11 +242,10 @@ class Reader:
         in_turns = any(team.name == name and team.quantum_seconds is not None for team in self.policies.teams)
         return Quiet(self.outside.since, in_turns)
 
-    def _closed(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
-        """The closed nodes that unbound pods are pinned to, each with the reason (142)."""
-        pinned = sorted({pod.node for pod in pods if not pod.bound and pod.node and stays(pod)})
-        openness = self.nodes.openness() if pinned else None
-        return tuple((node, why) for node in pinned if openness and (why := openness.why_closed(node)))
+    def _shut_out(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
+        return tuple((pod.uid, why) for pod, node in pinned if (why := self.nodes.why_shut_out(pod, node)))
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -257,7 +264,7 @@ class Reader:
             unused_flags=parsed.unused,
             priority=facts.priority,
             ignored_priority=facts.ignored_priority,
-            pods=tuple(map(self._on_present_clock, facts.pods)),
+            pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
             trouble=facts.trouble,
@@ -268,7 +275,7 @@ class Reader:
             heard=facts.heard,
             group=facts.group,
             disruption=facts.disruption,
-            closed=dict(facts.closed),
+            shut_out=dict(facts.shut_out),
             uncounted=facts.uncounted,
             left_out=facts.left_out,
             grace_ceiling=facts.grace_ceiling,
@@ -310,37 +317,20 @@ class Reader:
         return max(1, self.settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def status(self, body: objects.CustomObject) -> JobStatus:
-        """The job's status, with its times on the present clock; the same object while it does not change (29)."""
+        """The job's status, with no time that lies further ahead than it can (29); the same object while it does not
+        change.
+        """
         meta = body.metadata
-        behind = self.times.behind(meta.uid)
-        known = self._statuses.get(meta.uid)
-        if known is None or known[0] != (meta.resource_version, behind):
-            known = ((meta.resource_version, behind), moved(parse_status({"status": body.status}), behind))
-            self._statuses[meta.uid] = known
+        key, known = (meta.resource_version, self.clock.stepped), self._statuses.get(meta.uid)
+        if known is None or known[0] != key:
+            known = self._statuses[meta.uid] = key, self._status(meta.uid, parse_status({"status": body.status}))
         return known[1]
 
-    def _on_present_clock(self, pod: OwnPod) -> OwnPod:
-        """The pod, with its times on the API server's present clock (29)."""
-        if self.clock.revision == 0:
-            return pod
-
-        def now(time: float | None) -> float | None:
-            return self.clock.current(time, of=pod.uid) if time else time
-
-        main = replace(
-            pod.main,
-            running_since=now(pod.main.running_since),
-            finished_at=now(pod.main.finished_at),
-            waiting_since=now(pod.main.waiting_since),
-        )
-        return replace(
-            pod,
-            main=main,
-            created=now(pod.created) or 0.0,
-            bound_since=now(pod.bound_since),
-            deleting_since=now(pod.deleting_since),
-            unschedulable_since=now(pod.unschedulable_since),
-        )
+    def _status(self, uid: str, status: JobStatus) -> JobStatus:
+        if status.master_lost_time is not None:
+            since = self._sightings.since(uid, seconds(status.master_lost_time))
+            status = status.model_copy(update={"master_lost_time": at(since)})
+        return not_ahead(status, self.clock.time())
 
     def _parse(self, body: objects.CustomObject) -> Parsed:
         meta = body.metadata

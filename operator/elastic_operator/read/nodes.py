@@ -9,7 +9,6 @@ from math import inf
 from typing import NamedTuple
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import why_closed
 from elastic_operator.plan.facts.job import OwnPod
@@ -18,13 +17,12 @@ from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.sightings import Sightings
 
 log = logging.getLogger(__name__)
 
 Unready = Mapping[str, float]
 """Nodes that are not Ready, with the time since when; -inf if out of service."""
-LATE_SECONDS = 60.0
-"""If a node's news seem later than this, they are not late: their writer's clock is."""
 
 
 class Openness(NamedTuple):
@@ -49,18 +47,18 @@ class Nodes:
         self,
         stored: Store[objects.Node],
         ledger: Ledger,
-        clock: ServerClock,
+        sightings: Sightings,
         bulkhead: Bulkhead,
         gpu_resources: Sequence[str],
     ) -> None:
-        self._stored, self._ledger, self._clock, self._bulkhead = stored, ledger, clock, bulkhead
+        self._stored, self._ledger, self._sightings, self._bulkhead = stored, ledger, sightings, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
         look.
         """
         self._read: object = None
         """The revision of the nodes at that look, and the objects that were set aside."""
-        self.disruptions = Disruptions(stored, clock, gpu_resources)
+        self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
         self._openness: tuple[object, Openness] = (None, Openness())
@@ -80,6 +78,24 @@ class Nodes:
             now = Openness(frozenset(known), closed)
             self._openness = read, before if before == now else now
         return self._openness[1]
+
+    def why_shut_out(self, pod: OwnPod, node: str) -> str:
+        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
+
+        The scheduler says first that it has no room: until then it may have placed the pod already.
+        """
+        if why := self.openness().why_closed(node):
+            return f"node {node} takes no pods any more ({why})"
+        stored = self._stored.named(node) if pod.unschedulable else None
+        if stored is None:
+            return ""
+        meta, used = stored.metadata, self._ledger.bound_use(node)
+        known = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: convert.node(stored, convert.Usage()))
+        if known is None:
+            return ""
+        has = known.allocatable
+        lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
+        return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
     def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
         """The node, and why it takes no new pods; None while it is set aside."""
@@ -157,11 +173,11 @@ class Nodes:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
 
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then. A node that is set aside keeps its last answer.
+        away for much longer than since then (`Sightings`). A node that is set aside keeps its last answer.
         """
         read = self._stored.revision, self._bulkhead.state()
         all_up = self._down == {} and read == self._read
-        down = {} if all_up else self._find_down(now)
+        down = {} if all_up else self._find_down()
         self._read = read
         self.disruptions.look(self._down, down, now)
         self._down = down
@@ -170,28 +186,20 @@ class Nodes:
         )
         return {name: -inf if name in given_up else since for name, (_, since) in down.items()}
 
-    def _find_down(self, now: float) -> dict[str, tuple[float, float]]:
+    def _find_down(self) -> dict[str, tuple[float, float]]:
         down: dict[str, tuple[float, float]] = {}
         before = self._down or {}
         for node in self._stored.values():
             uid, name = node.metadata.uid, node.metadata.name
-            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down, now))
+            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down))
             if noted is None and name in before:
                 down[name] = before[name]
         return down
 
-    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]], now: float) -> bool:
+    def _note_if_down(self, node: objects.Node, down: dict[str, tuple[float, float]]) -> bool:
         """Note the node if it is not Ready; returns whether it is."""
         written = convert.unready_since(node)
         if written is None:
             return False
-        name, known = node.metadata.name, self._down
-        since = self._clock.current(written, of=node.metadata.uid)
-        if known is not None and now - since >= LATE_SECONDS:
-            since = known[name][1] if known.get(name, (None,))[0] == written else now
-        down[name] = (written, since)
+        down[node.metadata.name] = (written, self._sightings.since(node.metadata.uid, written))
         return True
-
-    def clock_stepped(self) -> None:
-        """Compute again what was computed on the clock before."""
-        self._down = None

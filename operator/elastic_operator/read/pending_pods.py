@@ -14,7 +14,7 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of
+from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
@@ -103,13 +103,27 @@ class PendingPods:
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
-        holds = ((one.pod, one.reserved) for one in self._known.values())
-        self.renewable = tuple((pod, reserved) for pod, reserved in holds if is_renewable(pod, reserved, now))
+        self.renewable = self._renewable(now)
         requests = ((uid, one.request) for uid, one in self._known.items() if one.request is not None)
         found = tuple(held_back.get(uid, request) for uid, request in requests)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
+
+    def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
+        """The pods whose nomination is needed now.
+
+        kube-scheduler takes a nomination away at each try in vain, and then tries all other pods again (45). While pods
+        have to leave the node, such tries follow each other: only a pod that has no place yet could take the room, or
+        kube-scheduler make other room by itself for a pod that is above others.
+        """
+        rivals = any(not one.reserved.node for one in self._known.values())
+        renewable = (one for one in self._known.values() if is_renewable(one.pod, one.reserved, now))
+        return tuple(
+            (one.pod, one.reserved)
+            for one in renewable
+            if rivals or not one.waits or is_annotated(one.pod) or _may_evict(one.pod)
+        )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
@@ -141,7 +155,7 @@ class PendingPods:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
         said = known.reserved if known is not None and known.pod is pod else reservation_of(pod)
         waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
-        key = (barred, volumes, self._clock.revision, self._is_there(pod.status.nominated_node_name), waits)
+        key = (barred, volumes, self._clock.stepped, self._is_there(pod.status.nominated_node_name), waits)
         if known is not None and known.pod is pod and known.key == key and now < known.until:
             return known
         reserved = self._prolonged(reservation_of(pod), known, now, waits=waits)
@@ -198,7 +212,7 @@ class PendingPods:
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
-            created=self._clock.current(convert.epoch(meta.creation_timestamp or ""), of=meta.uid),
+            created=convert.epoch(meta.creation_timestamp or ""),
             shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
             flavor=own.flavor,
             priority=pod.spec.priority or 0,
@@ -216,6 +230,11 @@ class PendingPods:
         # Asked before: whoever schedules it heeds nominations, as the default scheduler does.
         spec["schedulerName"] = ""
         return shape_of({"spec": spec}, gpu_resources=self._settings.gpu_resources, volumes=volumes)
+
+
+def _may_evict(pod: objects.Pod) -> bool:
+    """Whether kube-scheduler would evict pods of priority 0 for it."""
+    return pod.spec.preemption_policy != NEVER_PREEMPTS and (pod.spec.priority or 0) > 0
 
 
 def claims_of(pod: objects.Pod) -> frozenset[str]:

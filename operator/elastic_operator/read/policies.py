@@ -32,18 +32,23 @@ class Policies:
         self._bulkhead = bulkhead or Bulkhead()
         self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
         self._seen: tuple[object, ...] = ()
+        self._named: tuple[Namespace, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
         self._good: dict[str, Policy] = {}
         """Each policy as it was when teams could last be made of it."""
         self.resolved = Resolved()
+
+    def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
+        """The policies and namespaces that the teams were made of at the last look."""
+        return tuple(policy for _, policy in self._parsed.values()), self._named
 
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
         policies, namespaces = self._policies.values(), self._namespaces.values()
         seen = policies, namespaces, self._bulkhead.state()
         if seen != self._seen:
-            named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in namespaces)
-            resolved = self._resolve(self._parse_all(policies), named)
+            self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in namespaces)
+            resolved = self._resolve(self._parse_all(policies), self._named)
             self._seen = seen
             if resolved != self.resolved:
                 self.resolved = resolved

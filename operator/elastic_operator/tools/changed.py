@@ -1,7 +1,7 @@
-"""A snapshot as it would be after changes to jobs and quota policies, when their pods have come and gone.
+"""A recording as it would be after changes to jobs and quota policies, when their pods have come and gone.
 
-A snapshot holds the teams that policies make, not the policies; they are made again from the teams. It holds no labels
-of namespaces, volumes or PriorityClasses: the changes must contain those they need, or a note names what is missing.
+A recording holds neither volumes nor PriorityClasses: the changes must contain those they need, or a note names what is
+missing.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elastic_api.job import JobSpec
-from elastic_api.policy import Borrowing, FlavorQuota, Lending, PerJob, PolicySpec, Reclaim, TimeSharing
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.roles import MASTER, WORKER
-from elastic_operator.plan.facts.snapshot import JobDemand, PodShape, Snapshot
-from elastic_operator.plan.facts.team import Team
-from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.policies.resolve import Namespace, Policy, resolve
+from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
+from elastic_operator.plan.job.demand import JobShape, job_shape
+from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
+from elastic_operator.tools.recorded_world import RecordedWorld
+from elastic_operator.tools.recording import RecordedJob, Recording
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Every namespace has it."""
@@ -32,29 +31,35 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The snapshot after the changes, and notes about it."""
+    """The recording after the changes, and notes about it."""
 
-    snapshot: Snapshot
+    recording: Recording
     notes: tuple[str, ...]
 
 
-def changed(snapshot: Snapshot, changes: Changes, settings: Settings) -> Changed:
+def changed(recording: Recording, changes: Changes, settings: Settings) -> Changed:
     """Apply the changes, as an operator with these settings would read them.
 
     Raises InputError if they refer to an object that does not exist.
     """
     notes = list(_drop_classes_not_allowed(changes, settings))
-    mistakes = [*_not_there(snapshot, changes), *_unknown_priorities(snapshot, changes)]
+    mistakes = [*_not_there(recording, changes), *_unknown_priorities(recording, changes)]
     if mistakes:
         raise InputError(mistakes)
+    after = replace(
+        recording,
+        jobs=tuple(_jobs(recording, changes)),
+        policies=tuple(_policies(recording, changes)),
+        namespaces=tuple(_namespaces(recording, changes)),
+    )
     if changes.policies or changes.deleted_policies:
-        snapshot = _with_policies(snapshot, changes, notes)
-    return Changed(replace(snapshot, jobs=tuple(_jobs(snapshot, changes))), tuple(notes))
+        notes += _problems(after)
+    return Changed(after, tuple(notes))
 
 
-def _not_there(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
-    jobs = {(job.namespace, job.name) for job in snapshot.jobs}
-    policies = {team.name for team in snapshot.teams if team.has_policy}
+def _not_there(recording: Recording, changes: Changes) -> Iterator[str]:
+    jobs = {(job.facts.namespace, job.facts.name) for job in recording.jobs}
+    policies = {policy.name for policy in recording.policies}
     for namespace, name in sorted(changes.deleted_jobs - jobs):
         yield f"--delete: 'job/{namespace}/{name}': must be a job of the snapshot"
     for name in sorted(changes.deleted_policies - policies):
@@ -75,9 +80,9 @@ def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[
             yield f"{'/'.join(key)}: {not_allowed(name, settings)}"
 
 
-def _unknown_priorities(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
-    """A new job's priority must be known. A job of the snapshot may keep its priority."""
-    known = {(job.namespace, job.name) for job in snapshot.jobs}
+def _unknown_priorities(recording: Recording, changes: Changes) -> Iterator[str]:
+    """A new job's priority must be known. A job of the recording may keep its priority."""
+    known = {(job.facts.namespace, job.facts.name) for job in recording.jobs}
     for key, spec in changes.jobs.items():
         if spec.priority_class_name and key not in known and spec.priority_class_name not in changes.priority_classes:
             yield (
@@ -86,118 +91,95 @@ def _unknown_priorities(snapshot: Snapshot, changes: Changes) -> Iterator[str]:
             )
 
 
-def _jobs(snapshot: Snapshot, changes: Changes) -> Iterator[JobDemand]:
+def _jobs(recording: Recording, changes: Changes) -> Iterator[RecordedJob]:
     """The jobs after the changes; suspended ones are among them and want no pods."""
-    known = {(job.namespace, job.name): job for job in snapshot.jobs}
+    known = {(job.facts.namespace, job.facts.name): job for job in recording.jobs}
     for key, job in known.items():
         if key not in changes.deleted_jobs and key not in changes.jobs:
             yield job
     for key, spec in changes.jobs.items():
         if key not in changes.deleted_jobs:
-            yield _job(snapshot, known.get(key), key, spec, changes.priority_classes)
+            yield _job(recording, known.get(key), key, spec, changes.priority_classes)
 
 
 def _job(
-    snapshot: Snapshot, known: JobDemand | None, key: tuple[str, str], spec: JobSpec, priorities: Mapping[str, int]
-) -> JobDemand:
+    recording: Recording, known: RecordedJob | None, key: tuple[str, str], spec: JobSpec, priorities: Mapping[str, int]
+) -> RecordedJob:
+    shape = _shape(spec, recording.settings)
+    if known is None:
+        return RecordedJob(_new(recording, key, spec, priorities.get(spec.priority_class_name, 0)), shape)
+    return replace(known, facts=_edited(known.facts, spec, priorities), shape=_for_pods_like(known.shape, shape))
+
+
+def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: int) -> Job:
     namespace, name = key
-    priority = priorities.get(spec.priority_class_name, known.priority if known else 0)
-    job = Job(
+    return Job(
         namespace=namespace,
         name=name,
-        uid=known.uid if known else f"simulated/{namespace}/{name}",
+        uid=f"simulated/{namespace}/{name}",
         generation=1,
-        created=known.created if known else snapshot.now,
+        created=recording.now,
         status=JobStatus(),
         spec=spec,
         priority=priority,
     )
-    master, worker = (_shape(spec.template_of(role), snapshot) for role in (MASTER, WORKER))
-    fresh = demand_of(Observation(job, job.status), job_shape(master, worker, flavors=snapshot.flavors))
-    return fresh if known is None else _going_on(fresh, known)
 
 
-def _going_on(fresh: JobDemand, known: JobDemand) -> JobDemand:
-    """The demand of an edited job, with its pods and times as they were."""
+def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
+    """The job after the edit, with its pods and its status as they were. What was wrong with its spec is gone."""
     return replace(
-        fresh,
-        members=known.members,
-        taken_indices=known.taken_indices,
-        holds_place=known.holds_place,
-        running_since=known.running_since,
-        waiting_since=known.waiting_since,
-        pod_priorities=known.pod_priorities,
+        job,
+        spec=spec,
+        generation=job.generation + 1,
+        priority=priorities.get(spec.priority_class_name, job.priority),
+        invalid="",
+        refused="",
+        blocked="",
+        fault="",
+        unallocated=False,
     )
 
 
-def _shape(template: Mapping[str, Any], snapshot: Snapshot) -> PodShape:
+def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:
+    return shape if known is None else replace(shape, priorities=known.priorities)
+
+
+def _shape(spec: JobSpec, settings: Snapshot) -> JobShape:
+    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (MASTER, WORKER))
+    return job_shape(master, worker, flavors=settings.flavors)
+
+
+def _pod_shape(template: Mapping[str, Any], settings: Snapshot) -> PodShape:
     """The shape of a template. Volume claims count as bound to volumes that every node reaches."""
     volumes = [v.get("persistentVolumeClaim") or {} for v in template["spec"].get("volumes") or ()]
     bound = {claim["claimName"]: "bound" for claim in volumes if claim}
-    return shape_of(template, gpu_resources=snapshot.gpu_resources, volumes=bound)  # type: ignore[arg-type]
+    return shape_of(template, gpu_resources=settings.gpu_resources, volumes=bound)  # type: ignore[arg-type]
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
 
 
-def _with_policies(snapshot: Snapshot, changes: Changes, notes: list[str]) -> Snapshot:
-    policies = {team.name: _policy_of(team, snapshot.team_of) for team in snapshot.teams if team.has_policy}
-    for name in changes.deleted_policies:
-        del policies[name]
+def _policies(recording: Recording, changes: Changes) -> Iterator[Policy]:
+    known = {policy.name for policy in recording.policies}
+    for policy in recording.policies:
+        if policy.name in changes.deleted_policies:
+            continue
+        spec = changes.policies.get(policy.name)
+        yield policy if spec is None else replace(policy, spec=spec, invalid="", fault="")
     for name, spec in changes.policies.items():
-        known = policies.get(name)
-        if known is None:
-            policies[name] = Policy(f"simulated/{name}", name, snapshot.now, spec)
-        else:
-            policies[name] = replace(known, spec=spec)
-    resolved = resolve(
-        policies.values(), _namespaces(snapshot, changes), flavors=[flavor.name for flavor in snapshot.flavors]
-    )
-    names = {policy.uid: policy.name for policy in policies.values()}
-    notes += [f"{names[uid]}: {p.message}" for uid, found in sorted(resolved.problems.items()) for p in found]
-    notes += _blind_selectors(changes)
-    others = tuple(team for team in snapshot.teams if not team.has_policy)
-    return replace(snapshot, teams=(*resolved.teams, *others), team_of=resolved.team_of)
+        if name not in known and name not in changes.deleted_policies:
+            yield Policy(f"simulated/{name}", name, recording.now, spec)
 
 
-def _policy_of(team: Team, team_of: Mapping[str, str]) -> Policy:
-    """A policy that makes this team. Teams of a snapshot need not fit the bounds of the CRD."""
-    spec = PolicySpec.model_construct(
-        namespaces=sorted(namespace for namespace, owner in team_of.items() if owner == team.name),
-        parent=team.parent,
-        flavors=list(_flavor_quotas(team)),
-        priority=team.priority,
-        per_job=PerJob.model_construct(max_gpus=team.max_gpus_per_job),
-        reclaim=Reclaim.model_construct(min_runtime_seconds=team.min_runtime_seconds),
-        time_sharing=TimeSharing.model_construct(quantum_seconds=team.quantum_seconds)
-        if team.quantum_seconds
-        else None,
-    )
-    return Policy(team.uid or team.name, team.name, team.created, spec)
+def _namespaces(recording: Recording, changes: Changes) -> Iterator[Namespace]:
+    """The namespaces there are, and those of the changes and of their jobs."""
+    known = {namespace.name: namespace.labels for namespace in recording.namespaces}
+    labels = {namespace: known.get(namespace, {}) for namespace, _ in changes.jobs} | known | changes.namespaces
+    for name in sorted(labels):
+        yield Namespace(name, {**labels[name], NAME_LABEL: name})
 
 
-def _flavor_quotas(team: Team) -> Iterator[FlavorQuota]:
-    for flavor, quota in team.quotas.items():
-        yield FlavorQuota.model_construct(
-            name=flavor,
-            guaranteed=quota.guaranteed,
-            borrowing=Borrowing.model_construct(limit=quota.borrow_limit, weight=quota.weight),
-            lending=Lending.model_construct(limit=quota.lend_limit),
-        )
-
-
-def _namespaces(snapshot: Snapshot, changes: Changes) -> list[Namespace]:
-    """All namespaces that are mentioned, with the labels that are known."""
-    names = {job.namespace for job in snapshot.jobs} | {request.namespace for request in snapshot.requests}
-    names |= {namespace for node in snapshot.nodes for namespace in (*node.used_by, *node.leaving_by)}
-    names |= {*snapshot.team_of, *changes.namespaces, *(namespace for namespace, _ in changes.jobs)}
-    return [Namespace(name, {**changes.namespaces.get(name, {}), NAME_LABEL: name}) for name in sorted(names)]
-
-
-def _blind_selectors(changes: Changes) -> Iterator[str]:
-    for name, spec in sorted(changes.policies.items()):
-        if spec.namespace_selector is not None and not changes.namespaces:
-            yield (
-                f"{name}: spec.namespaceSelector: a snapshot does not know the labels of namespaces;"
-                " put their manifests into the changes, or name them in spec.namespaces."
-            )
+def _problems(after: Recording) -> Iterator[str]:
+    names = {policy.uid: policy.name for policy in after.policies}
+    for uid, found in sorted(RecordedWorld(after).policies.problems.items()):
+        yield from (f"{names[uid]}: {problem.message}" for problem in found)

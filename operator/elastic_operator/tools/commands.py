@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from elastic_operator import settings
-from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools import live, replay, share, simulate, snapshot_file
 from elastic_operator.tools.changed import changed
 from elastic_operator.tools.files import InputError, read_json, write_json, write_text
 from elastic_operator.tools.manifests import read_changes
+from elastic_operator.tools.recording import Recording
 
 REFUSED = 2
 """Exit code for wrong input, as for a wrong command line."""
@@ -60,7 +60,7 @@ def _add_share(commands: Subparsers) -> None:
 
 
 def _add_take(commands: Subparsers) -> None:
-    parser = commands.add_parser("snapshot", help="write down what the allocator decides from, now")
+    parser = commands.add_parser("snapshot", help="write down what the operator decides from, now")
     parser.add_argument("--output", metavar="FILE", help="write to this file instead of the standard output")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of the file instead")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the cluster's kubeconfig ($KUBECONFIG)")
@@ -83,14 +83,14 @@ def _taken(arguments: argparse.Namespace) -> str:
 
 
 def _add_replay(commands: Subparsers) -> None:
-    parser = commands.add_parser("replay", help="decide from a snapshot's file, and say why")
+    parser = commands.add_parser("replay", help="decide a pass again from a snapshot's file, and say why")
     _add_snapshot(parser)
     parser.set_defaults(tool=_replay)
 
 
 def _replay(arguments: argparse.Namespace) -> str:
-    snapshot = _snapshot(arguments)
-    return write_json(replay.as_data(snapshot)) if arguments.output == "json" else replay.as_text(snapshot)
+    recording = _recording(arguments)
+    return write_json(replay.as_data(recording)) if arguments.output == "json" else replay.as_text(recording)
 
 
 def _add_simulate(commands: Subparsers) -> None:
@@ -109,12 +109,12 @@ def _add_simulate(commands: Subparsers) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> str:
-    snapshot = _snapshot(arguments)
-    changes = read_changes(arguments.change, arguments.delete, gpu_resources=snapshot.gpu_resources)
-    after = changed(snapshot, changes, _settings(arguments))
+    recording = _recording(arguments)
+    changes = read_changes(arguments.change, arguments.delete, gpu_resources=recording.settings.gpu_resources)
+    after = changed(recording, changes, _settings(arguments))
     if arguments.output == "json":
-        return write_json(simulate.as_data(snapshot, after))
-    return simulate.as_text(snapshot, after)
+        return write_json(simulate.as_data(recording, after))
+    return simulate.as_text(recording, after)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -135,5 +135,5 @@ def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="how to print (text)")
 
 
-def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+def _recording(arguments: argparse.Namespace) -> Recording:
     return snapshot_file.decode(read_json(arguments.file), source=arguments.file)

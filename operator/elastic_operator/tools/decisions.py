@@ -1,125 +1,143 @@
-"""What the allocator decides from a snapshot, as plain data: for each job its pods before and after, and
-why not more.
-"""
+"""A whole pass, decided again from a recording: for each job what was observed, what it gets, and what is done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.decisions import Grant, Nomination
+from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
+from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
-from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A pod and its node, None if the scheduler chooses. `ready`: a new pod's room is free now, and not only soon."""
-
-    role: str
-    index: int
-    node: str | None
-    ready: bool = True
-
-    @property
-    def order(self) -> tuple[str, bool, int]:
-        """By node, the master first."""
-        return self.node or "", *master_first(self)
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.job.holding import stays
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recording import Recording
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one job gets; `before` and `after` count pods, `gpus_before` and `gpus_after` their GPUs.
+    """What becomes of one job. `demand` and `grant` are None if it takes no part in the allocation."""
 
-    `released_for` are the jobs and pods for which some of its own are released, as `namespace/name`.
-    """
-
-    namespace: str
-    name: str
-    uid: str
+    obs: Observation
     team: str
-    flavor: str
-    before: int
-    after: int
-    gpus_before: int
-    gpus_after: int
-    keep: tuple[Placed, ...]
-    release: tuple[Placed, ...]
-    create: tuple[Placed, ...]
-    released_for: tuple[str, ...]
-    limit: str
-    message: str
-    wake_at: float | None
+    demand: JobDemand | None
+    grant: Grant | None
+    plan: Plan
 
     @property
-    def key(self) -> str:
-        """`namespace/name`."""
-        return f"{self.namespace}/{self.name}"
+    def job(self) -> Job:
+        """The job's facts."""
+        return self.obs.job
+
+    @property
+    def held(self) -> int:
+        """The pods that it had: the members of its demand, or without one those that are not on their way out."""
+        return len(self.demand.members if self.demand else self._staying)
+
+    @property
+    def replicas(self) -> int:
+        """The pods that it gets, or keeps."""
+        going = {pod.uid for pod in self.plan.deletes}
+        return self.grant.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
+
+    @property
+    def gpus_held(self) -> int:
+        """The GPUs of the pods that it had."""
+        if self.demand is None:
+            return sum(pod.gpus for pod in self._staying)
+        return self._gpus(member.role for member in self.demand.members)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of the pods that it gets, or keeps."""
+        if self.grant is None:
+            going = {pod.uid for pod in self.plan.deletes}
+            return sum(pod.gpus for pod in self._staying if pod.uid not in going)
+        return self._gpus(slot.role for slot in (*self.placed(self.grant.keep), *self.grant.create))
+
+    @property
+    def limit(self) -> str:
+        """Why it gets no more, as one word."""
+        return str(self.grant.limit) if self.grant else ""
+
+    @property
+    def message(self) -> str:
+        """The same as a sentence."""
+        return self.grant.message if self.grant else ""
+
+    def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
+        """These members with their nodes, the master first."""
+        members = {m.uid: Slot(m.role, m.index, m.node, True) for m in self.demand.members} if self.demand else {}
+        return tuple(sorted((members[uid] for uid in uids), key=_order))
+
+    @property
+    def _staying(self) -> tuple[OwnPod, ...]:
+        return tuple(filter(stays, self.job.pods))
+
+    def _gpus(self, roles: Iterable[str]) -> int:
+        assert self.demand is not None, "asked of jobs with a demand"
+        return sum(self.demand.shape_of(role).gpus for role in roles)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that is decided from one snapshot: about jobs by namespace and name, and about pods that are not ours."""
+    """All that is decided in one pass: about jobs by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
     reclaims: tuple[Nomination, ...]
+    stopped: Stopped | None
 
 
-def decide(snapshot: Snapshot) -> Outcome:
-    """What the allocator decides, in an order that does not depend on the order of the input."""
-    granted = allocate(snapshot)
-    jobs = sorted(snapshot.jobs, key=lambda job: (job.namespace, job.name, job.uid))
+def decide(recording: Recording) -> Outcome:
+    """What a pass decides, in an order that does not depend on the order of the input.
+
+    The plans are those of jobs whose takers are known to have use for the room, as if every dry run had passed (139).
+    """
+    world, planner = RecordedWorld(recording), Planner()
+    decisions = planner.decide(world, RecordedReclaim(recording))
+    demands = {demand.uid: demand for demand in decisions.observed.snapshot.jobs}
+    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
     return Outcome(
-        jobs=tuple(_decision(job, granted[job.uid], team_name(snapshot, job.namespace)) for job in jobs),
-        reclaims=tuple(sorted(granted.reclaims, key=lambda r: (r.namespace, r.name, r.uid))),
+        jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
+        reclaims=tuple(sorted(decisions.allocation.reclaims, key=lambda r: (r.namespace, r.name, r.uid))),
+        stopped=decisions.stopped,
     )
 
 
-def team_name(snapshot: Snapshot, namespace: str) -> str:
-    """The team that a namespace belongs to."""
-    return snapshot.team_of.get(namespace, f"namespace {namespace}")
-
-
-def in_words(pods: Iterable[Placed]) -> str:
+def in_words(pods: Iterable[Slot]) -> str:
     """Pods by node: `master, worker 0-2 on n1; worker 3 on n2`."""
-    by_node = groupby(sorted(pods, key=lambda pod: pod.order), key=lambda pod: (pod.node, pod.ready))
+    by_node = groupby(sorted(pods, key=_order), key=lambda pod: (pod.node, pod.ready))
     return "; ".join(_on_node(tuple(group), node, ready) for (node, ready), group in by_node)
 
 
-def _decision(job: JobDemand, grant: Grant, team: str) -> Decision:
-    members = {m.uid: Placed(m.role, m.index, m.node) for m in job.members}
-    create = tuple(Placed(s.role, s.index, s.node, s.ready) for s in grant.create)
-    return Decision(
-        namespace=job.namespace,
-        name=job.name,
-        uid=job.uid,
-        team=team,
-        flavor=job.flavor,
-        before=len(members),
-        after=grant.replicas,
-        gpus_before=_gpus(job, members.values()),
-        gpus_after=_gpus(job, [*_placed(members, grant.keep), *create]),
-        keep=_placed(members, grant.keep),
-        release=_placed(members, grant.release),
-        create=create,
-        released_for=grant.takers,
-        limit=str(grant.limit),
-        message=grant.message,
-        wake_at=grant.wake_at,
-    )
+def _decision(
+    planner: Planner, world: RecordedWorld, decisions: Decisions, obs: Observation, demand: JobDemand | None
+) -> Decision:
+    uid, allocation = obs.job.uid, decisions.allocation
+    grant = allocation.get(uid)
+    if not obs.job.fault:
+        try:
+            plan = planner.plan(obs, grant, world.now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            aside = planner.set_aside(world, uid, error, given=True)
+            assert aside is not None, "the job is there"
+            obs = aside
+    if obs.job.fault:
+        plan = planner.plan_aside(obs.job, allocation.share(uid) if grant else None, world.now)
+    namespace = obs.job.namespace
+    team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
+    return Decision(obs, team, demand, grant, plan)
 
 
-def _placed(members: Mapping[str, Placed], uids: Sequence[str]) -> tuple[Placed, ...]:
-    return tuple(sorted((members[uid] for uid in uids), key=lambda pod: pod.order))
+def _order(pod: Slot) -> tuple[str, bool, bool, int]:
+    """By node, the master first."""
+    return pod.node or "", not pod.ready, *master_first(pod)
 
 
-def _gpus(job: JobDemand, pods: Iterable[Placed]) -> int:
-    return sum(job.shape_of(pod.role).gpus for pod in pods)
-
-
-def _on_node(pods: Sequence[Placed], node: str | None, ready: bool) -> str:
+def _on_node(pods: Sequence[Slot], node: str | None, ready: bool) -> str:
     roles = [MASTER] if any(pod.role == MASTER for pod in pods) else []
     indices = sorted(pod.index for pod in pods if pod.role != MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []

@@ -1,4 +1,4 @@
-"""The snapshot of a running cluster, read as the operator reads it, by a process that only reads."""
+"""The recording of a running cluster, read as the operator reads it, by a process that only reads."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from kubernetes.config import ConfigException
 
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
+from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
+from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.planner import Planner
 from elastic_operator.process import Process, job_feed
 from elastic_operator.read.jobs import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
+from elastic_operator.tools.recording import Recording, record
 
 LIST_SECONDS = 120.0
 """The limit for all lists together; 30,000 pods take a few seconds."""
 
 
 class UnreadLogs:
-    """Failed pods without their logs, which do not change who gets what."""
+    """Failed pods count as failed at once, without what their logs say of it."""
 
     def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
         """The pods themselves."""
@@ -41,10 +42,8 @@ def connect(kubeconfig: str | None, context: str | None) -> Connection:
         raise InputError([f"no cluster: {error}; give --kubeconfig and --context, or set KUBECONFIG"]) from None
 
 
-async def take(connection: Connection, settings: Settings) -> Snapshot:
-    """The snapshot that a leader with these settings would decide from now. Raises InputError if something cannot be
-    read.
-    """
+async def take(connection: Connection, settings: Settings) -> Recording:
+    """What a new leader with these settings would decide from now. Raises InputError if something cannot be read."""
     async with Session(connection) as session:
         process = Process(settings, session, Metrics(), job_feed(settings, connection, session))
         try:
@@ -56,7 +55,8 @@ async def take(connection: Connection, settings: Settings) -> Snapshot:
         except TimeoutError:
             told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {told}"]) from None
-        return Planner().observe(_world(process).look(session.clock.time())).snapshot
+        world = _world(process).look(session.clock.time())
+        return record(world, _reclaim(process), *world.reader.policy_sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
@@ -78,5 +78,18 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 
 def _world(process: Process) -> StoredWorld:
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, times=process.times)
+    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock)
     return StoredWorld(reader, UnreadLogs(), Troubles())
+
+
+def _reclaim(process: Process) -> Reclaimer:
+    """By the settings; it writes nothing, and no pod has gone for others yet."""
+    return Reclaimer(
+        process.session,
+        process.stores.pods,
+        process.settings.reclaim,
+        events=EventRecorder(process.session, instance="snapshot"),
+        metrics=process.metrics,
+        now=process.session.clock.time,
+        changed=lambda: None,
+    )

@@ -1,44 +1,157 @@
-"""`elastic-operator replay`: every decision that follows from a snapshot, with its reason."""
+"""`elastic-operator replay`: every decision of the pass that follows from a snapshot, with its reason."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from elastic_operator.plan.facts.decisions import Nomination
-from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.tools.decisions import Decision, decide, in_words
+from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
+from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
+from elastic_operator.tools.recording import Recording
+from elastic_operator.tools.snapshot_file import plain
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
+NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
+"""Parts of a status that are told otherwise, or that decide nothing."""
 
 
-def as_data(snapshot: Snapshot) -> dict[str, Any]:
+def as_data(recording: Recording) -> dict[str, Any]:
     """The decisions as JSON's own types."""
-    return {"kind": "Decisions", "version": 1, "now": snapshot.now, **msgspec.to_builtins(decide(snapshot))}
+    outcome = decide(recording)
+    return {
+        "kind": "Decisions",
+        "version": 2,
+        "now": recording.now,
+        "jobs": [_job(decision) for decision in outcome.jobs],
+        "reclaims": plain(outcome.reclaims),
+        "stopped": plain(outcome.stopped),
+    }
 
 
-def as_text(snapshot: Snapshot) -> str:
-    """The decisions as a table, with the reason and the pods concerned below each job."""
-    outcome = decide(snapshot)
+def as_text(recording: Recording) -> str:
+    """The decisions as a table; below each job the reason, what was observed, and what is done."""
+    outcome = decide(recording)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
-    return table + "".join(f"{_reclaim(snapshot, reclaim)}\n" for reclaim in outcome.reclaims)
+    stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
+    return table + "".join(f"{_reclaim(outcome, reclaim)}\n" for reclaim in outcome.reclaims) + stopped
 
 
-def _reclaim(snapshot: Snapshot, reclaim: Nomination) -> str:
-    pods = {m.uid: f"{j.namespace}/{j.name} {m.role} {m.index}" for j in snapshot.jobs for m in j.members}
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def _job(d: Decision) -> dict[str, Any]:
+    return {
+        "namespace": d.job.namespace,
+        "name": d.job.name,
+        "uid": d.job.uid,
+        "team": d.team,
+        "flavor": d.demand.flavor if d.demand else "",
+        "before": d.held,
+        "after": d.replicas,
+        "gpus_before": d.gpus_held,
+        "gpus_after": d.gpus,
+        "observed": _observed(d),
+        "grant": _grant(d),
+        "plan": plain(d.plan),
+    }
+
+
+def _observed(d: Decision) -> dict[str, Any]:
+    """What was made of the job; its pods go by their names."""
+    obs = d.obs
+    return {
+        "events": plain(obs.events),
+        "live": [pod.name for pod in obs.live],
+        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.gone],
+        "lost_nodes": plain(obs.lost_nodes),
+        "kept_nodes": plain(obs.kept_nodes),
+        "avoided": plain(obs.avoided),
+        "hold_until": obs.hold_until,
+        "held_back": obs.held_back,
+    }
+
+
+def _grant(d: Decision) -> dict[str, Any] | None:
+    """The grant; its pods go by their roles and nodes."""
+    if d.grant is None:
+        return None
+    return {**plain(d.grant), "keep": plain(d.placed(d.grant.keep)), "release": plain(d.placed(d.grant.release))}
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _reclaim(outcome: Outcome, reclaim: Nomination) -> str:
+    members = ((d, m) for d in outcome.jobs if d.demand for m in d.demand.members)
+    pods = {m.uid: f"{d.job.key} {m.role} {m.index}" for d, m in members}
     victims = ", ".join(pods[uid] for uid in reclaim.victims)
     place = f"reclaim: pod {reclaim.namespace}/{reclaim.name} has a place on {reclaim.node}"
     return f"{place} when these are gone: {victims}" if victims else place
 
 
 def _row(d: Decision) -> Row:
-    moves = (("keep", d.keep), ("release", d.release), ("create", d.create))
-    lines = [f"{what}: {in_words(pods)}" for what, pods in moves if pods]
-    lines += [f"released for: {', '.join(d.released_for)}"] if d.released_for else []
-    cells = (d.key, d.team, d.flavor, _change(d.before, d.after), _change(d.gpus_before, d.gpus_after), d.limit)
-    return Row(cells, (d.message, *lines) if d.message else tuple(lines))
+    flavor = d.demand.flavor if d.demand else ""
+    cells = (d.job.key, d.team, flavor, _change(d.held, d.replicas), _change(d.gpus_held, d.gpus), d.limit)
+    return Row(cells, tuple(_below(d)))
+
+
+def _below(d: Decision) -> Iterator[str]:
+    if d.message:
+        yield d.message
+    yield from (f"observed: {_event(event)}" for event in d.obs.events)
+    if d.grant is not None:
+        create = d.grant.create
+        moves = (("keep", d.placed(d.grant.keep)), ("release", d.placed(d.grant.release)), ("create", create))
+        yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
+        if d.grant.takers:
+            yield f"released for: {', '.join(d.grant.takers)}"
+    yield from _done(d, d.plan)
+
+
+def _done(d: Decision, plan: Plan) -> Iterator[str]:
+    """What the plan does. A reason that stands above already is not said again."""
+    yield from (
+        f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
+        for pod in plan.deletes
+    )
+    yield from (
+        f"create {d.job.name}-{pod.role}-{pod.index}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates
+    )
+    if plan.delete_job:
+        yield "delete the job"
+    yield from _conditions(d, plan)
+    yield from _written(*(plain(status) for status in (d.job.status, plan.status)))
+    yield from (f"event: {_event(event)}" for event in plan.events if event not in d.obs.events)
+
+
+def _conditions(d: Decision, plan: Plan) -> Iterator[str]:
+    """Conditions that change in more than their wording, and new ones that have something to say."""
+    known = {condition.type: condition for condition in d.job.status.conditions}
+    for now in plan.status.conditions:
+        before, message = known.get(now.type), _once(d, now.message)
+        if (before.status, before.reason) != (now.status, now.reason) if before else (now.status != "False" or message):
+            was = f"{before.status} ({before.reason}) -> " if before else ""
+            yield f"condition {now.type}: {was}{now.status} ({now.reason}){f': {message}' if message else ''}"
+
+
+def _once(d: Decision, text: str) -> str:
+    return "" if text == d.message else text
+
+
+def _written(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """The other fields of the status that change."""
+    for name in sorted({*before, *after} - {*NOT_TOLD}):
+        old, new = (
+            json.dumps(status[name], ensure_ascii=False) if name in status else "" for status in (before, after)
+        )
+        if old != new:
+            yield f"status.{name}: {' -> '.join(filter(None, (old, new or 'none')))}"
+
+
+def _event(event: Event) -> str:
+    return f"{event.reason}: {event.message}"
 
 
 def _change(before: int, after: int) -> str:

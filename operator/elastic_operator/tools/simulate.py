@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.tools.changed import Changed
 from elastic_operator.tools.decisions import Decision, decide
+from elastic_operator.tools.recording import Recording
 from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "EFFECT", "PODS", "GPUS", "LIMITED BY")
@@ -37,16 +37,16 @@ class Effect:
     message: str
 
 
-def effects(snapshot: Snapshot, changed: Changed) -> list[Effect]:
-    """All jobs of either snapshot, by namespace and name."""
-    before = {d.key: d for d in decide(snapshot).jobs}
-    after = {d.key: d for d in decide(changed.snapshot).jobs}
+def effects(recording: Recording, changed: Changed) -> list[Effect]:
+    """All jobs of either recording, by namespace and name."""
+    before = {d.job.key: d for d in decide(recording).jobs}
+    after = {d.job.key: d for d in decide(changed.recording).jobs}
     return [_effect(before.get(key), after.get(key)) for key in sorted({*before, *after}, key=_by_name)]
 
 
-def as_data(snapshot: Snapshot, changed: Changed) -> dict[str, Any]:
+def as_data(recording: Recording, changed: Changed) -> dict[str, Any]:
     """The effects as JSON's own types."""
-    found = effects(snapshot, changed)
+    found = effects(recording, changed)
     return {
         "kind": "Effects",
         "version": 1,
@@ -56,9 +56,9 @@ def as_data(snapshot: Snapshot, changed: Changed) -> dict[str, Any]:
     }
 
 
-def as_text(snapshot: Snapshot, changed: Changed) -> str:
+def as_text(recording: Recording, changed: Changed) -> str:
     """A table of the jobs with another result, then how many there are of each kind, then the notes."""
-    found = effects(snapshot, changed)
+    found = effects(recording, changed)
     rows = [_row(effect) for effect in found if effect.effect != SAME]
     table = aligned(HEAD, rows) + "\n" if rows else ""
     counted = ", ".join(f"{number} {effect}" for effect, number in _counts(found).items())
@@ -68,17 +68,17 @@ def as_text(snapshot: Snapshot, changed: Changed) -> str:
 def _effect(before: Decision | None, after: Decision | None) -> Effect:
     shown = after or before
     assert shown is not None, "a job is in one of the two"
-    pods = (before.after if before else 0, after.after if after else 0)
+    pods = (before.replicas if before else 0, after.replicas if after else 0)
     return Effect(
-        namespace=shown.namespace,
-        name=shown.name,
+        namespace=shown.job.namespace,
+        name=shown.job.name,
         team=shown.team,
-        flavor=shown.flavor,
+        flavor=shown.demand.flavor if shown.demand else "",
         effect=_kind(*pods),
         before=pods[0],
         after=pods[1],
-        gpus_before=before.gpus_after if before else 0,
-        gpus_after=after.gpus_after if after else 0,
+        gpus_before=before.gpus if before else 0,
+        gpus_after=after.gpus if after else 0,
         limit=after.limit if after else "",
         message=after.message if after else GONE,
     )

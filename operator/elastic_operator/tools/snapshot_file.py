@@ -1,61 +1,111 @@
-"""A snapshot as a file: JSON that a person can read, and from which the allocator decides exactly as it did.
+"""A recording as a file: JSON that a person can read, and from which a pass is decided exactly as it was.
 
-The file is `{"kind": "Snapshot", "version": 1, "snapshot": {...}}`. Inside, the fields are those of
-`plan.facts.snapshot.Snapshot` by their own names. A field with its default is left out. A change of what a field means
-must raise the version.
+The file is `{"kind": "World", "version": 2, "world": {...}}`. Inside, the fields are those of `tools.recording` and of
+the facts in `plan.facts` by their own names; specs and statuses are as in the API. A field with its default is left
+out. A time that never comes, infinity, is the largest number that a double holds, since JSON has no infinity. A change
+of what a field means must raise the version.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping
+from datetime import datetime
+from math import copysign, inf
 from typing import Any, Literal
 
 import msgspec
+from pydantic import BaseModel, ValidationError
 
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_api.invalid import field_errors
 from elastic_operator.tools.files import InputError, write_json
+from elastic_operator.tools.recording import Recording
 
-KIND = "Snapshot"
-VERSION = 1
+KIND = "World"
+VERSION = 2
+NEVER = sys.float_info.max
+"""Stands for infinity."""
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    kind: Literal["Snapshot"]
-    version: Literal[1]
-    snapshot: Snapshot
+    kind: Literal["World"]
+    version: Literal[2]
+    world: Recording
 
 
-def encode(snapshot: Snapshot) -> str:
-    """The file's text; equal snapshots have equal texts."""
-    return write_json({"kind": KIND, "version": VERSION, "snapshot": _plain(snapshot)})
+def encode(recording: Recording) -> str:
+    """The file's text; equal recordings have equal texts."""
+    return write_json({"kind": KIND, "version": VERSION, "world": plain(recording)})
 
 
-def decode(document: Any, *, source: str) -> Snapshot:
-    """The snapshot of a file's JSON. Raises InputError."""
+def decode(document: Any, *, source: str) -> Recording:
+    """The recording in a file's JSON. Raises InputError."""
     _refuse_other_files(document, source)
     try:
-        snapshot = msgspec.convert(document, Document).snapshot
+        recording = msgspec.convert(_with_infinities(document), Document, dec_hook=_of_the_api).world
     except msgspec.ValidationError as error:
         raise InputError([f"{source}: is no snapshot: {_in_words(error)}"]) from None
-    unknown = list(_unknown(document["snapshot"], snapshot, "snapshot"))
+    unknown = list(_unknown(document["world"], recording, "world"))
     if unknown:
         raise InputError(f"{source}: {field}: must be absent: there is no such field" for field in unknown)
-    return snapshot
+    return recording
 
 
 def schema() -> str:
     """The JSON Schema of the file."""
-    described = msgspec.json.schema(Document)
+    described = msgspec.json.schema(Document, schema_hook=_described)
     return write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **described})
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types: objects without fields that have their defaults, sets as sorted lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
+    if isinstance(value, BaseModel):
+        return plain(value.model_dump(by_alias=True, exclude_defaults=True))
+    if isinstance(value, Mapping):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, frozenset | set):
+        return [plain(v) for v in sorted(value)]
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return copysign(NEVER, value) if value in (inf, -inf) else value
+
+
+def _with_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_infinities(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(v) for v in value]
+    return copysign(inf, value) if isinstance(value, float) and abs(value) == NEVER else value
+
+
+def _of_the_api(kind: type, value: Any) -> Any:
+    """A spec or status. Raises ValueError."""
+    assert issubclass(kind, BaseModel), "msgspec knows all other types of a recording"
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise ValueError("; ".join(map(str, field_errors(error, at=())))) from None
+
+
+def _described(kind: type) -> dict[str, Any]:
+    return {"type": "object", "description": f"{kind.__name__} as in the CRD."}
 
 
 def _refuse_other_files(document: Any, source: str) -> None:
     kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == "Snapshot":
+        what = f"version {document.get('version')!r:.64} of a snapshot, which has the allocation only"
+        remedy = f"must be {KIND}; take it again, or read it with the release that wrote it"
+        raise InputError([f"{source}: kind: {kind!r}: is {what}: {remedy}"])
     if kind != KIND:
-        remedy = "must be Snapshot, as `elastic-operator snapshot` writes it"
+        remedy = f"must be {KIND}, as `elastic-operator snapshot` writes it"
         raise InputError([f"{source}: kind: {kind!r:.64}: {remedy}"])
     version = document.get("version")
     if version != VERSION or isinstance(version, bool):
@@ -64,20 +114,9 @@ def _refuse_other_files(document: Any, source: str) -> None:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    """The message with the path in front: `snapshot.jobs[0].created: expected a number, got a string`."""
+    """The message with the path in front: `world.nodes[0].labels: expected an object, got a string`."""
     what, _, path = str(error).partition(" - at `$.")
     return f"{path.rstrip('`')}: {what}" if path else what
-
-
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types: dataclasses without fields that have their defaults, sets as sorted lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
-    if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
-    if isinstance(value, frozenset | set):
-        return [_plain(v) for v in sorted(value)]
-    return [_plain(v) for v in value] if isinstance(value, tuple | list) else value
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -88,7 +127,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _unknown(raw: Any, known: Any, path: str) -> Iterator[str]:
-    """The file's fields that the snapshot does not have."""
+    """The file's fields that the recording does not have."""
     if dataclasses.is_dataclass(known) and not isinstance(known, type):
         fields = {field.name for field in dataclasses.fields(known)}
         for name, value in raw.items():

@@ -1,4 +1,4 @@
-"""Whose clock steps changes nothing of how long anything takes: a few waits of real processes beside a real API server.
+"""Whose clock steps loses nothing, and makes nobody wait for the step: real processes beside a real API server.
 
 `tests/virtual/test_waits.py` has all waits, and steps in both directions.
 """
@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.apiserver.clock.steps import OwnClock, ServerClock
-from tests.apiserver.clock.waits import EARLY_SECONDS, POOLS, Waits
+from tests.apiserver.clock.waits import POOLS, Waits
 from tests.apiserver.faults.lab import FakeKubelets, World
 from tests.apiserver.faults.proxy import Proxy
 from tests.apiserver.jobs_api import Jobs
@@ -41,21 +41,38 @@ def lease(api: httpx.Client) -> tuple[Any, ...]:
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 
-def test_everything_takes_its_own_time_while_the_clock_of_the_api_server_steps(
-    operators: Operators, proxy: Proxy, waits: Waits
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_a_step_of_the_api_server_s_clock_takes_no_pod_and_makes_no_wait_longer_than_it_may_be(
+    operators: Operators, proxy: Proxy, waits: Waits, step: int
 ) -> None:
     clock = proxy.filter = ServerClock()
     operator = operators.start(server=proxy.url)
-    waits.begin()
-    began = datetime.fromisoformat(waits.world.status("deadline")["activeSince"])
-    clock.step(-HOUR)
+    waits.begin("lost")
+    clock.step(step)
     waits.edit()
     clock.wait_until_told()
+    waits.allow(step)
     waits.lose_another_node()
     waits.watch()
     assert waits.amiss() == {}, operator.text()
-    moved = datetime.fromisoformat(waits.world.status("deadline")["activeSince"]) - began
-    assert abs(moved.total_seconds() + HOUR) <= EARLY_SECONDS
+    assert "clock stepped by" in operator.text()
+
+
+@pytest.mark.parametrize("step", [HOUR, -HOUR])
+def test_an_operator_that_starts_after_a_step_takes_no_pod_and_waits_no_longer_than_it_may(
+    operators: Operators, proxy: Proxy, waits: Waits, step: int
+) -> None:
+    clock = proxy.filter = ServerClock()
+    operators.start(server=proxy.url)
+    waits.begin()
+    operators.end()
+    clock.step(step)
+    operator = operators.start(server=proxy.url)
+    eventually("another leader", lambda: operator.leads, report=operator.text)
+    waits.allow(step)
+    waits.lose_another_node()
+    waits.watch()
+    assert waits.amiss() == {}, operator.text()
 
 
 def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_forth_and_back(
@@ -63,7 +80,7 @@ def test_everything_takes_its_own_time_while_the_operator_s_own_clock_steps_fort
 ) -> None:
     clock = OwnClock(tmp_path)
     operator = operators.start_cold(server=proxy.url, environ=clock.environ)
-    waits.begin()
+    waits.begin("lost")
     before = lease(api)
     clock.set(HOUR)
     eventually("a line under the new clock", lambda: spread(operator.text()) > HOUR - 60)

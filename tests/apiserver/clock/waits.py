@@ -1,4 +1,4 @@
-"""Jobs of which each waits for something: a back-off, a deadline, a node that may come back."""
+"""Jobs of which each waits for something: a back-off, a deadline, a node that may come back. One only trains."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from typing import Any
 
+from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
 from tests.api.jobs import make_job, with_gpus
 from tests.apiserver.faults.lab import MERGE, World, now
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually
 
-POOLS = ("back-off", "deadline", "lost", "cut-off")
+POOLS = ("trains", "back-off", "deadline", "lost", "cut-off")
+LOSSES = ("lost", "cut-off")
+"""What ends by the loss of a node."""
 DEADLINE_SECONDS = 18
 LOSS_SECONDS = 9
 EARLY_SECONDS = 3
@@ -32,9 +36,13 @@ class Look:
 
 @dataclass(slots=True)
 class Wait:
-    """What is `due` then (epoch seconds on the real clock), how it is seen, and when it `came`."""
+    """What takes so long, is due between these moments (epoch seconds on the real clock), how it is seen, and when it
+    `came`.
+    """
 
-    due: float
+    seconds: float
+    first: float
+    last: float
     seen: Callable[[Look], bool]
     came: float | None = None
 
@@ -47,10 +55,15 @@ class Waits:
     found: dict[str, Wait] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     """Nodes that are not Ready, with since when."""
+    trains: list[str] = field(default_factory=list)
+    """The pods (uids) of the job that only trains."""
 
-    def begin(self) -> None:
+    def begin(self, *losing: str) -> None:
         """All run and wait for something; the one that backs off failed last, and just now."""
         self._set_up_nodes()
+        self._start("trains")
+        self._runs("trains")
+        self.trains = self._uids("trains")
         self._start("back-off", recovery={"maxFailuresWithoutProgress": 100})
         self._fail(1)
         self._fail(2)
@@ -59,9 +72,17 @@ class Waits:
         self._start("cut-off", recovery={"nodeLossSeconds": LOSS_SECONDS})
         self._fail(3)
         self._wait_for_the_deadline()
-        self._wait_for_a_node("lost")
+        for pool in losing:
+            self._wait_for_a_node(pool)
         self._fail(4)
         self._wait_for_a_new_try()
+
+    def allow(self, step: float) -> None:
+        """What a step may cost until now: waits that come early, or whose longest time begins now."""
+        for name, wait in self.found.items():
+            if name not in LOSSES:
+                wait.first = wait.first if step < 0 else -inf
+                wait.last = max(wait.last, time.time() + (wait.seconds if step < 0 else 0))
 
     def edit(self) -> None:
         """A change that the operator answers with a write at once."""
@@ -73,7 +94,7 @@ class Waits:
 
     def watch(self) -> None:
         """Until everything came, or is late."""
-        last = max(wait.due for wait in self.found.values()) + LATE_SECONDS
+        last = max(wait.last for wait in self.found.values()) + LATE_SECONDS
         while any(wait.came is None for wait in self.found.values()) and time.time() < last:
             self._say_that_nodes_are_lost()
             look = self.look()
@@ -83,9 +104,15 @@ class Waits:
             time.sleep(POLL_SECONDS)
 
     def amiss(self) -> dict[str, float]:
-        """What came too early or too late, and by how many seconds: negative if early, infinite if it never came."""
-        off = {name: (wait.came or float("inf")) - wait.due for name, wait in self.found.items()}
-        return {name: round(by, 1) for name, by in off.items() if not -EARLY_SECONDS <= by <= LATE_SECONDS}
+        """What came too early or too late, and by how many seconds: negative if early, infinite if it never came, or
+        if the job that only trains has lost its pod.
+        """
+        off = {
+            name: round((wait.came or inf) - wait.first, 1)
+            for name, wait in self.found.items()
+            if not wait.first - EARLY_SECONDS <= (wait.came or inf) <= wait.last + LATE_SECONDS
+        }
+        return off | ({} if self._uids("trains") == self.trains else {"trains": inf})
 
     def look(self) -> Look:
         """What there is now."""
@@ -119,7 +146,7 @@ class Waits:
     def _wait_for_a_new_try(self) -> None:
         due = self._retry()["notBefore"]
         self._eventually("the failed pod to go", lambda: not self.world.pods("back-off"))
-        self._expect("back-off", due, 0, lambda look: "back-off-master-0" in look.pods)
+        self._expect("back-off", due, 0, lambda look: "back-off-master-0" in look.pods, longest=MAX_BACKOFF_SECONDS)
 
     def _wait_for_the_deadline(self) -> None:
         began = self._runs("deadline")["activeSince"]
@@ -148,8 +175,14 @@ class Waits:
         self._eventually(f"{name} to run", lambda: self.world.settled(name, 1))
         return self.world.status(name)
 
-    def _expect(self, what: str, began: str, seconds: float, seen: Callable[[Look], bool]) -> None:
-        self.found[what] = Wait(datetime.fromisoformat(began).timestamp() + seconds, seen)
+    def _uids(self, job: str) -> list[str]:
+        return [pod["metadata"]["uid"] for pod in self.world.pods(job)]
+
+    def _expect(
+        self, what: str, began: str, seconds: float, seen: Callable[[Look], bool], longest: float = 0.0
+    ) -> None:
+        due = datetime.fromisoformat(began).timestamp() + seconds
+        self.found[what] = Wait(longest or seconds, due, due, seen)
 
     def _eventually(self, what: str, look: Callable[[], object]) -> None:
         eventually(what, look, report=self.world.report)

@@ -93,9 +93,10 @@ def test_a_port_in_use_is_named():
         taken.bind(("", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        for first in (port, port - 1):
-            with pytest.raises(ClientError, match=f"--port {first}: somebody listens at {port}: write another"):
-                ports(first)
+        with pytest.raises(ClientError, match=f"--port {port}: somebody listens at {port}: write another"):
+            ports(port)
+        with pytest.raises(ClientError, match=f"--port {port - 1}: somebody listens at ({port - 1}|{port}): write"):
+            ports(port - 1)  # others on this machine may have that one
 
 
 def test_without_a_port_two_free_ones_are_taken():

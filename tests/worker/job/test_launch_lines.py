@@ -49,7 +49,7 @@ def train(gpu, gpus, hosts, host):
     dist.init_process_group("gloo", init_method="env://", rank=host * gpus + gpu, world_size=hosts * gpus)
     sum = torch.ones(1)
     dist.all_reduce(sum)
-    print("rank", dist.get_rank(), "sum", int(sum), flush=True)
+    print(f"rank {dist.get_rank()} sum {int(sum)}\n", end="", flush=True)  # one write: two processes share the stream
     dist.destroy_process_group()
 
 
@@ -64,4 +64,4 @@ def test_a_script_that_spawns_its_own_processes_counts_pods_where_each_has_one_p
         trains.start(0, 1)
         assert [trains.wait_code(pod, seconds=SECONDS) for pod in trains.all_pods] == [0, 0], trains.report()
         for host, pod in enumerate(trains.all_pods):
-            assert all(f"rank {2 * host + gpu} sum 4" in pod.said() for gpu in range(2))
+            assert all(f"rank {2 * host + gpu} sum 4" in pod.said() for gpu in range(2)), trains.report()

@@ -178,7 +178,7 @@ class Job:
     when a master last answered, or when the operator began to ask every second, if that is later: None if that is about
     to begin, -inf if no master is asked (92). `group` is what the logs of its pods show since they are read: None if
     that is about to begin (146). `disruption` is set while too many nodes are away for any to be given up (86).
-    `closed` are the nodes that its unbound pods are pinned to and that take no pods now, each with the reason (142).
+    `shut_out` are its unbound pods (uids) that their planned node does not take any more, each with the reason (142).
 
     `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
     long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
@@ -211,7 +211,7 @@ class Job:
     heard: float | None = -inf
     group: Group | None = NOBODY_ASKS
     disruption: Disruption | None = None
-    closed: Mapping[str, str] = field(default_factory=dict)
+    shut_out: Mapping[str, str] = field(default_factory=dict)
     uncounted: str = ""
     left_out: str = ""
     grace_ceiling: int | None = None

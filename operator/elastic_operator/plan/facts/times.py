@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 Seconds = TypeVar("Seconds", int, float)
+AHEAD_SECONDS = 5.0
+"""Times may be this far ahead: they have whole seconds, and a leader before may have measured the clock differently."""
 
 
 def at(seconds: float) -> datetime:
@@ -16,6 +18,16 @@ def at(seconds: float) -> datetime:
 def seconds(time: datetime | None) -> float:
     """A status time as seconds since the epoch; 0.0 for none."""
     return time.timestamp() if time else 0.0
+
+
+def not_later(written: float, latest: float) -> float:
+    """That time, or `latest` if it lies further ahead: the API server's clock was set back since (29)."""
+    return written if written <= latest + AHEAD_SECONDS else latest
+
+
+def lasts(until: float, longest: float, now: float) -> bool:
+    """Whether a wait of at most `longest` seconds lasts; not if it would be longer: the clock was set back (29)."""
+    return now < until <= now + longest + AHEAD_SECONDS
 
 
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:

@@ -13,7 +13,7 @@ from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.group import heard_by, is_whole, report_of
+from elastic_operator.plan.job.group import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.waiting import why_pods_wait
@@ -161,7 +161,7 @@ def _have_met(obs: Observation, now: float) -> bool:
     """Whether there is a group, by the report of an Elastic job's master."""
     report = report_of(obs)
     if report is None:
-        return now >= heard_by(obs)
+        return not is_to_be_heard(obs, now)
     return report.state != "Waiting" or report.world_size > 0
 
 

@@ -82,7 +82,7 @@ def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
     """The changes since it is quiet that count.
 
     Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
-    the one before.
+    the one before, or growth that is withdrawn before its pod is there: no pod goes by it.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.live else EMPTY_SECONDS
@@ -90,7 +90,9 @@ def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
         next_turn, turn_is_over = turn_is_over, quiet.in_turns and change.to == 0 and change.reason == "PreemptedByJob"
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
-        if not (taken_back or turn_is_over or next_turn) and (direction == 0 or direction != before):
+        if change.excused:
+            direction = before
+        elif not (taken_back or turn_is_over or next_turn) and (direction == 0 or direction != before):
             counted.append(change)
     return counted
 

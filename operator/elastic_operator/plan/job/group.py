@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
 from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, lasts, seconds
 from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 
@@ -85,11 +85,16 @@ def heard_by(obs: Observation) -> float:
     return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
 
 
+def is_to_be_heard(obs: Observation, now: float) -> bool:
+    """Whether a running master's first report is still waited for."""
+    return lasts(heard_by(obs), HEARD_SECONDS, now)
+
+
 def is_whole(obs: Observation, now: float) -> bool:
     """Whether all members train, by the report. A group without a report for a minute counts as whole."""
     report = report_of(obs)
     if report is None:
-        return now >= heard_by(obs)
+        return not is_to_be_heard(obs, now)
     if report.world_size and not report.members:
         return True
     return set(report.members) == {pod.name for pod in obs.live}

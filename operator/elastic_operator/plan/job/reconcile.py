@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_api.job import CleanPodPolicy
-from elastic_api.status import ConditionType, Limit
+from elastic_api.status import ConditionType, JobStatus, Limit
 from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import at, lasts, seconds
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.group import take_report
@@ -131,13 +131,14 @@ def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
     if obs.job.pods or obs.status.start_time is not None:
         return plan
     expiry = obs.job.created + ONCE_SECONDS
-    return replace(plan, delete_job=now >= expiry, wake_at=min(plan.wake_at or expiry, expiry))
+    return replace(plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), wake_at=min(plan.wake_at or expiry, expiry))
 
 
 def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
 
-    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16).
+    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16), but not if
+    it has never run as a whole since its start, and loses a pod without a successor (142).
     """
     if not obs.live or obs.finishing:
         return obs
@@ -149,12 +150,20 @@ def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
+    elif not may_run and (obs.gone or grant.release) and _begins(obs.status):
+        why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
     gone = (*obs.gone, *((pod, why) for pod in obs.live))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
     return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
+
+
+def _begins(status: JobStatus) -> bool:
+    """Whether it has not run as a whole since it got its first pods. That start may not be written yet (25)."""
+    last = status.history[0] if status.history else None
+    return status.running_since is None and (last is None or last.from_ == 0 or last.to == 0)
 
 
 def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
@@ -166,6 +175,7 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     before, after, status = obs.status.target_replicas, grant.replicas, obs.status
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
+    planned = bool(grant.release) or after == 0
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -182,7 +192,6 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
         update["resizes"] = status.resizes + 1
         reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
     else:
-        planned = bool(grant.release) or after == 0
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = _why_smaller(grant)
         what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
@@ -190,7 +199,8 @@ def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observatio
     if after > before and grant.givers:
         event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
-    status = record(status.model_copy(update=update), now, before, after, reason, message)
+    withdrawn = after < before and not planned
+    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 

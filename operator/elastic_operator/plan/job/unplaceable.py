@@ -41,17 +41,16 @@ owner, or an older kubelet pulls an image.
 
 
 def shut_out(obs: Observation, now: float) -> Observation:
-    """Pods planned for a node that has closed since, and not bound to it, are created elsewhere (142).
+    """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
     They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
     the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
     """
     assert obs.job.spec is not None
-    waiting = [(pod, pod.node) for pod in obs.live if not pod.bound and pod.node in obs.job.closed]
-    if not waiting:
+    why = obs.job.shut_out
+    going = [pod for pod in obs.live if pod.uid in why]
+    if not going:
         return obs
-    why = {pod.uid: f"node {node} takes no pods any more ({obs.job.closed[node]})" for pod, node in waiting if node}
-    going = [pod for pod, _ in waiting]
     told = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. Not started yet, so planned anew."
     event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))

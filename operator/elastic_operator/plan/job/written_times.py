@@ -1,0 +1,61 @@
+"""Times of statuses that lie further ahead than they can, since the API server's clock was set back after them (29).
+
+Without this, a job would wait for the size of the step. A wait is cut to its own longest length, and what has happened
+has happened now. Whoever acts by such a status writes it as it was understood, so this is done once.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from elastic_api.status import JobStatus, Retry
+from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
+from elastic_operator.plan.job.avoided_nodes import avoided_seconds
+from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
+from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
+from elastic_operator.plan.job.unplaceable import LONGEST_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def not_ahead(status: JobStatus, now: float) -> JobStatus:
+    """The status without such times; the same object if there are none."""
+    held = HELD_SECONDS if status.target_replicas else EMPTY_SECONDS
+    status = _cut(status, "held_until", latest=now + held)
+    for name in (
+        "start_time",
+        "active_since",
+        "completion_time",
+        "last_resize_time",
+        "running_since",
+        "turn_started",
+        "master_lost_time",
+    ):
+        status = _cut(status, name, latest=now)
+    parts = {
+        "retry": status.retry and _cut(status.retry, "not_before", latest=now + _longest(status.retry)),
+        "training": status.training and _cut(status.training, "last_updated_time", latest=now),
+        "history": [_cut(one, "time", latest=now) for one in status.history],
+        "conditions": [_cut(one, "last_transition_time", latest=now) for one in status.conditions],
+        "avoided_nodes": [
+            _cut(one, "until", latest=now + avoided_seconds(one.times) + 1) for one in status.avoided_nodes
+        ],
+    }
+    cut = {name: part for name, part in parts.items() if part != getattr(status, name)}
+    return status.model_copy(update=cut) if cut else status
+
+
+def _cut(part: Part, name: str, *, latest: float) -> Part:
+    """The part of a status, with that time at the latest then."""
+    written = seconds(getattr(part, name))
+    time = not_later(written, latest)
+    return part if time == written else part.model_copy(update={name: at(time)})
+
+
+def _longest(retry: Retry) -> float:
+    """The most seconds that this try waits after a failure, or for pods that could not be had (by half longer)."""
+    if retry.size is None and retry.waits_for is None:
+        return doubled(1, MAX_BACKOFF_SECONDS, retry.attempt) + 1
+    return 1.5 * doubled(NOT_STARTED_SECONDS, LONGEST_NOT_STARTED_SECONDS, retry.attempt)

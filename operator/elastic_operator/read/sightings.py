@@ -1,0 +1,71 @@
+"""Since when things are so, by what this process has seen: a step of the API server's clock loses no node or pod (29).
+
+A node that is not Ready, a pod that waits, a master that is away: after some time pods are given up or deleted for it.
+They must not be because the clock stepped. So a time that was seen before a step moves along with the clock. A time
+that is first seen in the future, or late, counts from then on: a step is believed only after some seconds. At its first
+look, a process believes what is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import not_later
+
+LATE_SECONDS = 60.0
+"""If news seem later than this, they are not late: their writer's clock is behind."""
+MOST_KEPT = 100_000
+
+
+class Sightings:
+    """The times by object (uid) and as written, each with what it was taken for at first."""
+
+    def __init__(self, clock: ServerClock) -> None:
+        self.clock, self._looks = clock, 0
+        self._seen: dict[tuple[str, float], float] = {}
+        """Less the steps until then: as if the clock had never stepped."""
+        self._asked: set[str] = set()
+        """The pods that were being deleted while they ran."""
+
+    def begin_look(self) -> None:
+        """Everything is read that is new since the last look."""
+        self._looks += 1
+
+    def since(self, uid: str, written: float) -> float:
+        """That time on the present clock, and not later than its first sight."""
+        seen = self._seen.get((uid, written))
+        if seen is None:
+            if len(self._seen) >= MOST_KEPT:
+                self._seen.clear()
+                self._asked.clear()
+            seen = self._seen[uid, written] = self._first_seen(written) - self.clock.stepped
+        return seen + self.clock.stepped
+
+    def _first_seen(self, written: float) -> float:
+        now = self.clock.time()
+        return now if self._looks > 1 and now - written >= LATE_SECONDS else not_later(written, now)
+
+    def of_pod(self, pod: OwnPod) -> OwnPod:
+        """The pod, with the times since when it waits for a node, or to start there.
+
+        After a step, the clock of its node tells nothing of whether it was asked to go before it ended (18).
+        """
+        if pod.deleting_since is not None and pod.main.finished_at is None:
+            self._asked.add(pod.uid)
+        elif pod.uid in self._asked and self.clock.stepped:
+            return replace(pod, main=replace(pod.main, finished_at=None))
+        if pod.phase != "Pending":
+            return pod
+
+        def since(written: float | None) -> float | None:
+            return self.since(pod.uid, written) if written else written
+
+        return replace(
+            pod,
+            main=replace(pod.main, waiting_since=since(pod.main.waiting_since)),
+            created=since(pod.created) or 0.0,
+            bound_since=since(pod.bound_since),
+            unschedulable_since=since(pod.unschedulable_since),
+        )

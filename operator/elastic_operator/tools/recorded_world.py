@@ -1,0 +1,120 @@
+"""A recording that answers what the planner asks, as the cluster did then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.holding import flavor_held
+from elastic_operator.plan.policies.resolve import resolve
+from elastic_operator.tools.recording import Recording
+
+
+class RecordedWorld:
+    """One moment that does not pass. A job at which the planner raises is set aside, as the operator would do."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._nodes = recording.nodes
+        self._labels = {node.name: node.labels for node in recording.nodes}
+        self._jobs = {job.facts.uid: job for job in recording.jobs}
+        self._pending = recording.pending_pods
+        self.now, self.empty = recording.now, recording.settings
+        self.unready: Mapping[str, float] = recording.unready
+        flavors = [flavor.name for flavor in self.empty.flavors]
+        self.policies = resolve(recording.policies, recording.namespaces, flavors=flavors)
+
+    def jobs(self) -> Collection[str]:
+        """The uids of all jobs."""
+        return self._jobs.keys()
+
+    def job(self, uid: str, *, again: bool = False) -> Job:  # noqa: ARG002 - nothing changes
+        """The facts of that job."""
+        return self._jobs[uid].facts
+
+    def unread(self) -> Iterator[str]:
+        """Nothing is read ahead."""
+        return iter(())
+
+    def stamp(self, job: Job) -> object:
+        """Nothing changes."""
+        return job.uid
+
+    def shape(self, job: Job) -> JobShape:
+        """What the job's pods ask of a node."""
+        shape = self._jobs[job.uid].shape
+        assert shape is not None, "asked of jobs that may have pods"
+        return shape
+
+    def assumed(self, uid: str) -> tuple[Member, ...]:
+        """The pods of that job that were being created."""
+        return self._jobs[uid].assumed
+
+    def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
+        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
+        return flavor_held(pods, self._labels, self.empty.flavors)
+
+    def may_take(self, job: Job) -> bool:
+        """By what the API server had answered about its pods."""
+        return self._jobs[job.uid].may_take
+
+    def is_trusted(self, job: Job) -> bool:
+        """By what it had made the operator raise."""
+        return self._jobs[job.uid].is_trusted
+
+    def answered(self) -> None:
+        """Nobody is asked any more."""
+
+    def nodes(
+        self,
+        members: AbstractSet[str],  # noqa: ARG002 - what they are without is recorded
+        leaving: Sequence[tuple[str, OwnPod]],  # noqa: ARG002 - and what leaves
+    ) -> tuple[Node, ...]:
+        """All nodes, as they were shown to the planner."""
+        return self._nodes
+
+    def pending_pods(self) -> tuple[PendingPod, ...]:
+        """The foreign pods that waited for GPUs."""
+        return self._pending
+
+    def set_aside(
+        self,
+        uid: str,
+        error: Exception,
+        *,
+        in_allocation: bool = False,
+        given: bool = False,  # noqa: ARG002 - it is not tried again
+    ) -> bool:
+        """The job made the planner raise: only its pods count."""
+        known = self._jobs[uid]
+        fault = f"{type(error).__name__}: {error}"
+        facts = replace(known.facts, spec=None, fault=fault, unallocated=in_allocation)
+        self._jobs[uid] = replace(known, facts=facts)
+        return True
+
+    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
+        """The allocation raised at a foreign pod."""
+        self._pending = tuple(one for one in self._pending if one.uid != pod.uid)
+
+
+class RecordedReclaim:
+    """Whether and how much jobs could take from each other."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.stopped: Stopped | None = recording.stopped
+        self.only_told = recording.only_told
+        self._brakes = recording.brakes
+
+    def brakes(self, gpus: int) -> Brakes:  # noqa: ARG002 - it is recorded what came of it
+        """How much could be taken."""
+        return self._brakes
+
+    def relief(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+        """Nobody waits for the next pass."""
+        return inf

@@ -1,0 +1,130 @@
+"""One moment of the cluster as data: all that the planner asks of it, from which a whole pass is decided again.
+
+What users write into their pods is left out, but for what is decided from: the names and resources of containers and
+the scheduler. So are the lines that their processes printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elastic_api.job import JobSpec, RoleSpec
+from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Planner
+from elastic_operator.plan.policies.resolve import Namespace, Policy
+from elastic_operator.plan.world import Reclaim, World
+
+LEFT_OUT = "(left out)"
+"""Stands for each line that a process printed: how many there are is decided from."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """A job, and what else is asked about it: the answers of `plan.world.World` by their names there.
+
+    `shape` is None for a job that may have no pods.
+    """
+
+    facts: Job
+    shape: JobShape | None = None
+    assumed: tuple[Member, ...] = ()
+    may_take: bool = True
+    is_trusted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The moment. `settings` is a snapshot with what the settings say, and nothing else.
+
+    The teams are made of `policies` and `namespaces`. `nodes` have what pods use of them, but for the pods that the
+    demands of jobs have, as in `plan.facts.snapshot`. `stopped`, `only_told` and `brakes` are the answers of
+    `plan.world.Reclaim`.
+    """
+
+    now: float
+    settings: Snapshot
+    nodes: tuple[Node, ...]
+    jobs: tuple[RecordedJob, ...]
+    unready: Mapping[str, float] = field(default_factory=dict)
+    policies: tuple[Policy, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    pending_pods: tuple[PendingPod, ...] = ()
+    stopped: Stopped | None = None
+    only_told: bool = False
+    brakes: Brakes = field(default_factory=Brakes)
+
+
+def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
+    """The world at this moment; `policies` and `namespaces` are those that its teams were made of."""
+    observed = Planner().observe(world)
+    snapshot = observed.snapshot
+    return Recording(
+        now=world.now,
+        settings=world.empty,
+        nodes=snapshot.nodes,
+        jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
+        unready=world.unready,
+        policies=tuple(policies),
+        namespaces=tuple(namespaces),
+        pending_pods=snapshot.requests,
+        stopped=reclaim.stopped,
+        only_told=reclaim.only_told,
+        brakes=reclaim.brakes(gpus_in(snapshot)),
+    )
+
+
+def _job(world: World, obs: Observation) -> RecordedJob:
+    job = obs.job
+    return RecordedJob(
+        facts=replace(
+            job,
+            status=without_output(job.status),
+            spec=without_contents(job.spec) if job.spec is not None else None,
+            pods=tuple(map(_without_last_output, job.pods)),
+        ),
+        shape=world.shape(job) if obs.wants_pods and not job.fault else None,
+        assumed=world.assumed(job.uid),
+        may_take=world.may_take(job),
+        is_trusted=world.is_trusted(job),
+    )
+
+
+# -- what is left out --------------------------------------------------------------------------------------------------
+
+
+def without_output(status: JobStatus) -> JobStatus:
+    """The status without the lines that a process printed."""
+    last = status.last_failure
+    if last is None or not last.log_tail:
+        return status
+    cut = last.model_copy(update={"log_tail": [LEFT_OUT] * len(last.log_tail)})
+    return status.model_copy(update={"last_failure": cut})
+
+
+def _without_last_output(pod: OwnPod) -> OwnPod:
+    last = pod.main.last_output
+    if last is None or not last.lines:
+        return pod
+    return replace(pod, main=replace(pod.main, last_output=replace(last, lines=(LEFT_OUT,) * len(last.lines))))
+
+
+def without_contents(spec: JobSpec) -> JobSpec:
+    """The spec with nothing in its templates but what is decided from."""
+    roles = {name: getattr(spec, name) for name in ("master", "worker")}
+    own = {name: RoleSpec(template=_decisive(role.template)) for name, role in roles.items() if role is not None}
+    return spec.model_copy(update={"template": _decisive(spec.template), **own})
+
+
+def _decisive(template: Mapping[str, Any]) -> dict[str, Any]:
+    pod = template["spec"]
+    kept = ("name", "resources")
+    containers = [{key: one[key] for key in kept if key in one} for one in pod["containers"]]
+    scheduler = {"schedulerName": pod["schedulerName"]} if pod.get("schedulerName") else {}
+    return {"spec": {**scheduler, "containers": containers}}

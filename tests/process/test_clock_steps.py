@@ -1,0 +1,150 @@
+"""What a step of the API server's clock does to what was seen before it: no node is lost by it, and no pod goes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.read.sightings import LATE_SECONDS, MOST_KEPT, Sightings
+from tests.plan.jobs import make_pod
+from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
+
+HOUR = 3600.0
+BOTH_WAYS = pytest.mark.parametrize("step", [HOUR, -HOUR])
+
+
+def steps(world: World, by: float) -> None:
+    """The clock does, and the operator has noticed."""
+    world.now += by
+    world.clock.stepped += int(by)
+    world.stored.forget()
+    world.planner.forget()
+
+
+@BOTH_WAYS
+def test_a_node_that_is_not_ready_is_lost_after_its_own_time(step):
+    world = cut_off(1)
+    world.time_passes(20.0)
+    assert lost_and_kept(world) == (set(), set())
+    steps(world, step)
+    world.time_passes(19.0)
+    assert lost_and_kept(world) == (set(), set())
+    world.time_passes(1.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+def test_a_node_that_is_not_ready_since_a_time_in_the_future_is_so_since_it_was_seen():
+    world = cut_off(0)
+    world.node("n0", 4, True, False)
+    world.look()
+    world.node("n0", 4, False, False, since=world.now + HOUR)
+    world.look()
+    world.time_passes(39.0)
+    assert lost_and_kept(world) == (set(), set())
+    world.time_passes(1.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+@BOTH_WAYS
+def test_nodes_that_went_at_once_have_five_minutes_to_come_back(step):
+    world = cut_off(6)
+    for index in range(1, 6):
+        world.node(f"n{index}", 4, True, False)
+    world.time_passes(200.0)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    steps(world, step)
+    world.time_passes(299.0)
+    assert lost_and_kept(world) == (set(), {"n0"})
+    world.time_passes(1.0)
+    assert lost_and_kept(world) == ({"n0"}, set())
+
+
+@BOTH_WAYS
+def test_a_pod_that_the_scheduler_cannot_place_is_taken_back_after_its_own_time(step):
+    world = World()
+    world.job("second", 3, STATUSES[2], "")
+    world.pod("second", "master-0", "", "Pending", False, True)
+    world.look()
+    world.time_passes(30.0)
+    steps(world, step)
+    world.time_passes(29.0)
+    assert world.look().obs["uid-second"].live
+    world.time_passes(1.0)
+    assert not world.look().obs["uid-second"].live
+
+
+@BOTH_WAYS
+def test_a_master_that_is_away_is_so_for_as_long_as_before(step):
+    world = World()
+    gone = datetime.fromtimestamp(START - 10, UTC)
+    world.job("second", 3, {**STATUSES[2], "masterLostTime": gone.isoformat()}, "")
+    world.look()
+    steps(world, step)
+    assert world.look().obs["uid-second"].job.status.master_lost_time == gone + timedelta(seconds=step)
+
+
+class Seeing:
+    """What is seen of one pod, by a process that has looked before."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.clock = ServerClock(monotonic=lambda: self.now)
+        self.clock.offset = 0.0
+        self.sightings = Sightings(self.clock)
+        self.sightings.begin_look()
+
+    def steps(self, by: float) -> None:
+        """The clock does."""
+        self.now += by
+        self.clock.stepped += int(by)
+
+    def age(self, written: float) -> float:
+        """How long ago that was."""
+        return self.now - self.sightings.since("uid", written)
+
+
+@BOTH_WAYS
+def test_a_time_that_was_seen_before_a_step_keeps_its_age_and_one_of_after_it_has_its_own(step):
+    seen = Seeing()
+    assert seen.age(START - 10) == 10
+    seen.steps(step)
+    assert seen.age(START - 10) == 10
+    assert seen.age(START + step - 5) == 5
+    seen.steps(-step)
+    assert (seen.age(START - 10), seen.age(START + step - 5)) == (10, 5)
+
+
+def test_a_time_in_the_future_counts_from_when_it_is_first_seen():
+    seen = Seeing()
+    assert seen.age(START + HOUR) == 0
+    seen.now += HOUR + 1
+    assert seen.age(START + HOUR) == HOUR + 1
+
+
+def test_a_process_believes_old_times_at_its_first_look_only():
+    seen = Seeing()
+    assert seen.age(START - HOUR) == HOUR
+    seen.sightings.begin_look()
+    assert seen.age(START - 2 * HOUR) == 0
+    assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
+
+
+def test_what_is_remembered_is_bounded():
+    seen = Seeing()
+    for i in range(MOST_KEPT + 10):
+        seen.sightings.since(f"pod-{i}", START)
+    assert len(seen.sightings._seen) <= MOST_KEPT
+
+
+def test_after_a_step_a_pod_that_was_told_to_go_while_it_ran_was_asked_whatever_its_node_s_clock_says():
+    seen = Seeing()
+    runs = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(running_since=START))
+    ended = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(exit_code=0, finished_at=START + 9))
+    assert seen.sightings.of_pod(ended).main.finished_at == START + 9
+    seen.sightings.of_pod(runs)
+    assert seen.sightings.of_pod(ended).main.finished_at == START + 9
+    seen.steps(HOUR)
+    assert seen.sightings.of_pod(ended).main.finished_at is None

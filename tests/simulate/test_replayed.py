@@ -1,0 +1,67 @@
+"""Each pass of random histories is decided again from its file as the operator decided it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from elastic_operator.loop.world import StoredWorld
+from elastic_operator.plan.planner import Planner
+from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.decisions import Decision, decide
+from elastic_operator.tools.recording import record, without_output
+from tests.simulate.history import run_history
+
+EVENTS = 20
+
+
+class Replays:
+    """Stands beside the planner of the loop: decides each of its passes again, and compares."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._decide, self._plan = Planner.decide, Planner.plan
+        self._replayed: Mapping[str, Decision] = {}
+        self._loop: Planner | None = None
+        self.grants = self.deletes = self.creates = 0
+        monkeypatch.setattr(Planner, "decide", lambda planner, world, reclaim: self.decide(planner, world, reclaim))
+        monkeypatch.setattr(Planner, "plan", lambda planner, obs, grant, now: self.plan(planner, obs, grant, now))
+
+    def decide(self, planner, world, reclaim):
+        """Decide, and compare who gets what."""
+        decisions = self._decide(planner, world, reclaim)
+        if not isinstance(world, StoredWorld):
+            return decisions
+        recorded = record(world, reclaim, *world.reader.policy_sources())
+        read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
+        assert read == recorded
+        outcome = decide(read)
+        self._loop, self._replayed = planner, {decision.job.uid: decision for decision in outcome.jobs}
+        assert self._replayed.keys() == decisions.observed.obs.keys()
+        replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
+        assert replayed == dict(decisions.allocation)
+        assert {pod.uid: pod for pod in outcome.reclaims} == {pod.uid: pod for pod in decisions.allocation.reclaims}
+        self.grants += len(replayed)
+        return decisions
+
+    def plan(self, planner, obs, grant, now):
+        """Plan, and compare what is done where the job gets all at once that it is granted."""
+        plan = self._plan(planner, obs, grant, now)
+        if planner is self._loop and self._replayed[obs.job.uid].grant == grant:
+            replayed = self._replayed[obs.job.uid].plan
+            assert replayed == replace(plan, status=without_output(plan.status), wake_at=replayed.wake_at)
+            # A deadline whose start is not written yet counts from the first look, which may be earlier.
+            assert (plan.wake_at or inf) <= (replayed.wake_at or inf)
+            self.deletes += len(plan.deletes)
+            self.creates += len(plan.creates)
+        return plan
+
+
+@pytest.mark.parametrize(("seed", "hostile"), [(0, False), (1, False), (2, True)])
+def test_each_pass_is_decided_again_from_its_file_as_the_operator_decided_it(seed, hostile, monkeypatch):
+    replays = Replays(monkeypatch)
+    run_history(seed, EVENTS, hostile=hostile)
+    assert min(replays.grants, replays.deletes, replays.creates) > 0

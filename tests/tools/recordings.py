@@ -1,0 +1,79 @@
+"""Builds recordings of clusters whose jobs run, or wait, as the snapshots of the allocator's tests say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from elastic_api.job import JobSpec
+from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Snapshot
+from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.tools.decisions import decide
+from elastic_operator.tools.recording import RecordedJob, Recording, without_contents
+from tests.api.jobs import make_template, with_gpus
+from tests.plan.allocate.world import NOW
+
+
+def make_recording(nodes: Iterable[Node], jobs: Iterable[JobDemand | RecordedJob], **more: Any) -> Recording:
+    """A recording with these jobs; of those that are given as demands, the members run."""
+    made = tuple(job if isinstance(job, RecordedJob) else recorded(job) for job in jobs)
+    settings = Snapshot(now=0.0, nodes=(), jobs=())
+    return Recording(now=more.pop("now", NOW), settings=settings, nodes=tuple(nodes), jobs=made, **more)
+
+
+def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
+    """The job that demands this, with what was last said of it."""
+    size = len(demand.members)
+    status = JobStatus(observed_generation=1)
+    if size:
+        running = {"target_replicas": size, "replicas": size, "running_since": at(demand.created)}
+        status = JobStatus(incarnation=1, start_time=at(demand.created), observed_generation=1, **running)
+    facts = Job(
+        namespace=demand.namespace,
+        name=demand.name,
+        uid=demand.uid,
+        generation=1,
+        created=demand.created,
+        status=status,
+        spec=_spec(demand),
+        priority=demand.priority,
+        pods=tuple(_pod(demand, member) for member in demand.members),
+    )
+    shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)
+    return RecordedJob(replace(facts, **more), shape)
+
+
+def at_rest(recording: Recording) -> Recording:
+    """The recording after the operator has said of each job what there is to say."""
+    told = {decision.job.uid: decision.plan.status for decision in decide(recording).jobs}
+    jobs = (replace(job, facts=replace(job.facts, status=told[job.facts.uid])) for job in recording.jobs)
+    return replace(recording, jobs=tuple(jobs))
+
+
+def _spec(demand: JobDemand) -> JobSpec:
+    fields = {"minReplicas": demand.sizes[0], "maxReplicas": demand.sizes[-1]}
+    spec = JobSpec.model_validate({**fields, "template": make_template(with_gpus(demand.worker.gpus))})
+    return without_contents(spec)
+
+
+def _pod(demand: JobDemand, member: Member) -> OwnPod:
+    return OwnPod(
+        name=f"{demand.name}-{member.role}-{member.index}",
+        uid=member.uid,
+        role=member.role,
+        index=member.index,
+        incarnation=1,
+        phase="Running",
+        created=demand.created,
+        node=member.node,
+        bound=True,
+        ready=True,
+        requests=member.requests,
+        gpus=demand.shape_of(member.role).gpus,
+        main=MainContainer(running_since=demand.created),
+        nnodes=(demand.sizes[0], 4096),
+    )

@@ -1,0 +1,105 @@
+"""A recording has what is decided from, and nothing that users write for their processes, or that these print."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import inf
+
+from elastic_api.status import LastFailure
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.job import LastOutput
+from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.planner import Planner
+from elastic_operator.tools import snapshot_file
+from elastic_operator.tools.decisions import decide
+from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
+from elastic_operator.tools.recording import LEFT_OUT, record
+from tests.api.jobs import make_template, with_gpus
+from tests.plan.jobs import START, ended, group, make_job, make_status
+from tests.process.test_planner import STATUSES, Unbraked, World
+
+SECRET = "hunter2"
+
+
+class Braked(Unbraked):
+    """Nobody takes anything, and what they would take is told."""
+
+    stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
+
+    def brakes(self, gpus: int) -> Brakes:
+        return Brakes(gpus, 3, {"pod": Taker("a", "job")}, frozenset({Brake.FOR_ONE}), Taker("b", "other"), 2)
+
+
+def recorded(world: World, reclaim=None):
+    """The world as recorded, after it was in a file."""
+    taken = record(world.stored, reclaim or Unbraked(), *world.stored.reader.policy_sources())
+    return snapshot_file.decode(json.loads(snapshot_file.encode(taken)), source="f")
+
+
+def test_what_users_write_into_their_pods_is_left_out():
+    world = World()
+    world.node("n1", 4, True, False)
+    secret = {"env": [{"name": "TOKEN", "value": SECRET}], "args": [SECRET], "image": f"registry/{SECRET}"}
+    sidecar = {"name": "sidecar", "image": "x", "command": [SECRET]}
+    template = make_template(with_gpus(1, **secret), sidecar, initContainers=[sidecar | {"name": "init"}])
+    template["metadata"] = {"annotations": {"token": SECRET}}
+    world.job("first", 3, STATUSES[2], "", template=template, worker={"template": template})
+    world.look()
+    taken = record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+    assert SECRET not in snapshot_file.encode(taken)
+    (job,) = taken.jobs
+    assert job.facts.spec.template_of("worker") == {
+        "spec": {
+            "containers": [{"name": "pytorch", "resources": {"limits": {"nvidia.com/gpu": 1}}}, {"name": "sidecar"}]
+        }
+    }
+
+
+def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept():
+    output = LastOutput("p", 1, 0, (SECRET, SECRET))
+    status = make_status(last_failure=LastFailure(time=at(START), pod="p", log_tail=[SECRET]))
+    (master, worker) = group()
+    failed = ended(worker, 1)
+    pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
+    world = RecordedWorld(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
+    taken = record(world, Unbraked(), (), ())
+    assert SECRET not in snapshot_file.encode(taken)
+    (job,) = taken.jobs
+    assert job.facts.pods[1].main.last_output.lines == (LEFT_OUT, LEFT_OUT)
+    assert job.facts.status.last_failure.log_tail == [LEFT_OUT]
+
+
+def _one_job():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("first", 3, STATUSES[2], "")
+    world.look()
+    return recorded(world)
+
+
+def test_what_reclaim_may_do_is_recorded():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.look()
+    reclaim = RecordedReclaim(recorded(world, Braked()))
+    assert (reclaim.stopped, reclaim.only_told) == (Braked.stopped, True)
+    assert reclaim.brakes(4) == Braked().brakes(4)
+    assert reclaim.relief(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
+
+
+def test_a_job_at_which_the_planner_raises_is_set_aside_and_the_others_are_decided():
+    world = World()
+    for name, node in (("first", "n1"), ("second", "n2")):
+        world.node(node, 4, True, False)
+        world.job(name, 3, STATUSES[2], "")
+        world.pod(name, "master-0", node, "Running", False, True)
+    world.look()
+    taken = recorded(world)
+    bad, good = taken.jobs
+    first, second = decide(replace(taken, jobs=(replace(bad, shape=None), good))).jobs
+    assert first.job.fault.startswith("AssertionError: ")
+    assert [c.reason for c in first.plan.status.conditions if c.type == "Ready"] == ["InternalError"]
+    assert not second.job.fault
+    assert second.grant is not None
