@@ -49,7 +49,7 @@ def train(gpu, gpus, hosts, host):
     dist.init_process_group("gloo", init_method="env://", rank=host * gpus + gpu, world_size=hosts * gpus)
     sum = torch.ones(1)
     dist.all_reduce(sum)
-    print(f"rank {dist.get_rank()} sum {int(sum)}\n", end="", flush=True)  # one write: two processes share the stream
+    print(f"rank {dist.get_rank()} sum {int(sum)}\\n", end="", flush=True)  # one write: two processes share the stream
     dist.destroy_process_group()
 
 
