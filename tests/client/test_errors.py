@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import socket
@@ -9,9 +10,12 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
+from anyio.streams.tls import TLSStream
 
 from elastic_client import cluster as connection
 from elastic_client import jobs as jobs_module
@@ -205,6 +209,30 @@ def test_a_wait_that_is_shorter_than_a_handshake_leaves_no_connection_open(
         ended = elastic("wait", "toy", "--timeout", "0.1", "--kubeconfig", str(tmp_path / "config"))
         gc.collect()
     assert (ended.code, "did not answer within 0.5 s" in ended.err) == (Code.UNREACHABLE, True)
+    assert [str(one.message) for one in left_open] == []
+
+
+@pytest.mark.apiserver
+def test_a_request_that_is_cancelled_in_its_handshake_leaves_no_connection_open(kubeconfig: Path):
+    """As when `logs -f` ends while it connects for the log of one more pod."""
+    shaking, wrap = asyncio.Event(), TLSStream.wrap
+
+    async def told(*arguments: Any, **options: Any) -> TLSStream:
+        shaking.set()
+        return await wrap(*arguments, **options)
+
+    async def cancel_one() -> None:
+        async with connection.connected(connection.Place(kubeconfig=str(kubeconfig))) as cluster:
+            request = asyncio.create_task(cluster.get("/version"))
+            await shaking.wait()
+            request.cancel()
+            await asyncio.wait([request])
+            assert request.cancelled()
+
+    with warnings.catch_warnings(record=True) as left_open, patch.object(TLSStream, "wrap", told):
+        warnings.simplefilter("always", ResourceWarning)
+        asyncio.run(cancel_one())
+        gc.collect()
     assert [str(one.message) for one in left_open] == []
 
 
