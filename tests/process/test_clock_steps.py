@@ -132,11 +132,17 @@ def test_a_process_believes_old_times_at_its_first_look_only():
     assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
 
 
-def test_what_is_remembered_is_bounded():
+def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
+    """Many pods come and go while a node is not Ready: its time does not begin anew."""
     seen = Seeing()
-    for i in range(MOST_KEPT + 10):
+    ages = {seen.age(START - HOUR)}
+    seen.sightings.begin_look()
+    for i in range(2 * MOST_KEPT):
         seen.sightings.since(f"pod-{i}", START)
+        if i % 1000 == 0:
+            ages.add(seen.age(START - HOUR))
     assert len(seen.sightings._seen) <= MOST_KEPT
+    assert ages == {HOUR}
 
 
 def test_after_a_step_a_pod_that_was_told_to_go_while_it_ran_was_asked_whatever_its_node_s_clock_says():

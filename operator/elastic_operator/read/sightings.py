@@ -9,6 +9,7 @@ look, a process believes what is written.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import OwnPod
@@ -35,13 +36,20 @@ class Sightings:
 
     def since(self, uid: str, written: float) -> float:
         """That time on the present clock, and not later than its first sight."""
-        seen = self._seen.get((uid, written))
+        seen = self._seen.pop((uid, written), None)
         if seen is None:
-            if len(self._seen) >= MOST_KEPT:
-                self._seen.clear()
-                self._asked.clear()
-            seen = self._seen[uid, written] = self._first_seen(written) - self.clock.stepped
+            seen = self._first_seen(written) - self.clock.stepped
+            self._make_room()
+        self._seen[uid, written] = seen
         return seen + self.clock.stepped
+
+    def _make_room(self) -> None:
+        """Forget the half that was not asked for lately, if there are too many: most are of objects that are gone."""
+        if len(self._seen) >= MOST_KEPT:
+            for key in list(islice(self._seen, MOST_KEPT // 2)):
+                del self._seen[key]
+        if len(self._asked) >= MOST_KEPT:
+            self._asked.clear()
 
     def _first_seen(self, written: float) -> float:
         now = self.clock.time()
