@@ -281,13 +281,20 @@ happenings = st.one_of(
 )
 
 
-@given(st.lists(happenings, max_size=30))
-def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
+def two_jobs(*, masters: bool) -> World:
+    """A world with a node for each of two jobs, and their masters there or not."""
     world = World()
     for name, where in zip(JOBS, ("n1", "n2"), strict=True):
         world.node(where, 4, True, False)
         world.job(name, 3, STATUSES[2], "")
-        world.pod(name, "master-0", where, "Running", False, True)
+        if masters:
+            world.pod(name, "master-0", where, "Running", False, True)
+    return world
+
+
+@given(st.lists(happenings, max_size=30))
+def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
+    world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
         remembered, fresh = world.look(), world.look_anew()
@@ -303,10 +310,7 @@ def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
 
 @given(st.lists(happenings, max_size=30))
 def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
-    world = World()
-    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
-        world.node(where, 4, True, False)
-        world.job(name, 3, STATUSES[2], "")
+    world = two_jobs(masters=False)
     for what, *how in history:
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
@@ -321,11 +325,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
 
 @given(st.lists(happenings, max_size=30))
 def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
-    world = World()
-    for name, where in zip(JOBS, ("n1", "n2"), strict=True):
-        world.node(where, 4, True, False)
-        world.job(name, 3, STATUSES[2], "")
-        world.pod(name, "master-0", where, "Running", False, True)
+    world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
         decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policy_sources())

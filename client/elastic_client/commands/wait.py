@@ -103,8 +103,7 @@ async def at_its_end(
 ) -> Object:
     """The job once it has ended; `look` sees each state. None for `seconds`: for ever.
 
-    The time begins with the server's first answer: a TLS handshake that is cancelled leaves its socket open (httpcore
-    closes it for errors only). Connecting has a limit of its own.
+    The time begins with the server's first answer: connecting has a limit of its own.
 
     Raises:
         TimeoutError: the job has not ended within that time.

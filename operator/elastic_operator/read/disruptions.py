@@ -51,7 +51,7 @@ class Disruptions:
             log.info("nodes are given up again, one by one")
 
     def _step(self) -> None:
-        """What was found before a step of the clock moves along with it (29)."""
+        """Move the times that were found before a step of the clock along with it (29)."""
         by, self._stepped = self._clock.stepped - self._stepped, self._clock.stepped
         if by:
             self._back = {name: (went and went + by, since + by) for name, (went, since) in self._back.items()}

@@ -204,7 +204,7 @@ class Ledger:
         )
 
     def bound_use(self, node: str) -> Resources:
-        """What pods that are bound to the node use there, without those that are about to go."""
+        """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
         return self.node_usage(node, unbound | self._assumed_by_node.get(node)).used

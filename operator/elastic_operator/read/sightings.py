@@ -1,4 +1,4 @@
-"""Since when things are so, by what this process has seen: a step of the API server's clock loses no node or pod (29).
+"""Since when nodes are away and pods wait, as this process saw it: a step of the clock loses no node or pod (29).
 
 A node that is not Ready, a pod that waits, a master that is away: after some time pods are given up or deleted for it.
 They must not be because the clock stepped. So a time that was seen before a step moves along with the clock. A time
