@@ -78,7 +78,8 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
-        return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
+        passed = {"passed": lambda job: job.name not in self.refused, "answered": lambda: frozenset(self.refused)}
+        return StoredWorld(reader, logs, self.troubles, **passed)
 
     def look(self) -> Observed:
         return self.planner.observe(self.stored.look(self.now))
@@ -548,15 +549,15 @@ def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monk
         world.job(name, 3, STATUSES[2], claim)
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
-    reader, looks = world.stored.reader, []
+    reader, looks = world.stored.reader, set()
     facts, shapes = reader.facts, reader.shapes
-    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.append(body.metadata.name) or facts(body, **how))
-    monkeypatch.setattr(reader, "shapes", lambda job: looks.append(job.name) or shapes(job))
+    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader, "shapes", lambda job: looks.add(job.name) or shapes(job))
 
     def looked_at():
         looks.clear()
         world.look()
-        return looks
+        return sorted(looks)
 
     for _ in range(2):
         world.claim("of-somebody-else", True)
