@@ -12,6 +12,15 @@ from elastic_client import stops
 from elastic_client.exits import Code
 
 
+@pytest.fixture(autouse=True)
+def no_signal_is_ignored():
+    """A shell ignores SIGQUIT for what it starts in the background."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in stops.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def end_of(work) -> object:
     """The exit code of a command that runs the coroutine."""
     with stops.handled(), pytest.raises(SystemExit) as end:
@@ -47,7 +56,6 @@ def test_the_second_signal_does_not_wait_for_what_cleans_up():
             await asyncio.Event().wait()
         finally:
             loop.call_soon(os.kill, os.getpid(), signal.SIGTERM)
-            await asyncio.sleep(0.1)
             await asyncio.Event().wait()
 
     assert end_of(work()) == Code.STOPPED
