@@ -87,7 +87,7 @@ class Explainer:
         if entry.job.waiting and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if entry.asked is None:
+        if not entry.asks:
             return None
         need = self._need(entry, entry.minimum)
         return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))

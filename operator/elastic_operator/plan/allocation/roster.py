@@ -17,8 +17,8 @@ class Roster:
     """The entries, kept up to date with the snapshot's jobs.
 
     `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
-    have members to release, or members without a node. `partial` have a size that is not allowed. `gangs` are the
-    pending pods of each gang.
+    have members to release, or members without a node. `partial` have a size that is not allowed. Pods of `waiting` ask
+    for new nodes. `gangs` are the pending pods of each gang.
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
@@ -33,6 +33,7 @@ class Roster:
         self.growers = Growers()
         self.odd: set[JobEntry] = set()
         self.partial: set[JobEntry] = set()
+        self.waiting: set[JobEntry] = set()
         self.gangs: dict[str, set[JobEntry]] = {}
 
     def renew(
@@ -90,7 +91,7 @@ class Roster:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.growers.discard(entry)
-        for group in (self.unserved, self.odd, self.partial):
+        for group in (self.unserved, self.odd, self.partial, self.waiting):
             group.discard(entry)
 
     def _classify(self, entry: JobEntry, now: float) -> None:
@@ -98,6 +99,8 @@ class Roster:
         entry.served = not job.sizes or (bool(entry.sizes) and job.wants and entry.complete)
         if _is_odd(entry):
             self.odd.add(entry)
+        if job.waiting:
+            self.waiting.add(entry)
         if not (job.wants and entry.sizes):
             return
         if not entry.served:

@@ -236,18 +236,14 @@ class AllocationState:
         for account in entry.account.path if entry.account else ():
             account.held += gpus
 
-    def set_asked(self, entry: JobEntry, gpus: int | None) -> None:
-        """Note for how many GPUs it asks for new nodes; None if it does not."""
-        if entry.asked != gpus:
-            self.journal.do(partial(self._set_asked, entry, gpus), undo=partial(self._set_asked, entry, entry.asked))
-            self.touched.add(entry)
-
-    def _set_asked(self, entry: JobEntry, gpus: int | None) -> None:
-        more = (gpus or 0) - (entry.asked or 0)
+    def ask_for_nodes(self, entry: JobEntry) -> None:
+        """Count the GPUs of what its minimum lacks under its team's limits (49)."""
+        gpus = entry.gpus_missing(entry.minimum)
+        self.journal.set(entry, "asks", True)
         for account in entry.account.path if entry.account else ():
-            account.asked += more
-            account.fixed += 0 if entry.job.preemptible else more
-        entry.asked = gpus
+            self.journal.set(account, "asked", account.asked + gpus)
+            self.journal.set(account, "fixed", account.fixed + (0 if entry.job.preemptible else gpus))
+        self.touched.add(entry)
 
     def release(self, entry: JobEntry, member: Member) -> None:
         """Give up a kept member."""
