@@ -78,7 +78,10 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
-        passed = {"passed": lambda job: job.name not in self.refused, "answered": lambda: frozenset(self.refused)}
+        passed = {
+            "passed": lambda job: job.name not in self.refused,
+            "answered": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+        }
         return StoredWorld(reader, logs, self.troubles, **passed)
 
     def look(self) -> Observed:

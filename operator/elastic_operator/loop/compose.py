@@ -91,7 +91,7 @@ def make_controller(
         progress.heard,
         survivors.group,
         trials.may_take,
-        trials.state,
+        trials.barred,
         news=(progress.touched, survivors.touched),
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)

@@ -121,8 +121,8 @@ class Trials:
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
-    def state(self) -> object:
-        """Changes whenever `may_take` may answer otherwise for a job that was not edited."""
+    def barred(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The jobs (uids), and the namespaces whose jobs, that may not take, unless they were edited."""
         now = time.monotonic()
         barred = frozenset(uid for uid, until in self._barred.items() if now < until)
         return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)

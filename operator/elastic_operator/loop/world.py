@@ -10,6 +10,7 @@ from math import inf
 from typing import Protocol
 
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
@@ -24,6 +25,8 @@ from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
+Barred = tuple[AbstractSet[str], AbstractSet[str]]
+"""Jobs (uids), and namespaces whose jobs, for which no pods of others may go now."""
 FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
@@ -51,7 +54,7 @@ class StoredWorld:
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         passed: Whether the API server would accept the job's pods.
-        answered: Changes whenever `passed` may answer otherwise for a job that was not edited.
+        answered: The jobs (uids), and the namespaces, for which `passed` answers no.
         news: The jobs (uids) with another `report` or `group`.
     """
 
@@ -64,7 +67,7 @@ class StoredWorld:
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         passed: Callable[[Job], bool] = lambda _: True,
-        answered: Callable[[], object] = lambda: None,
+        answered: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
         self.reader, self._logs, self._troubles = reader, logs, troubles
@@ -78,14 +81,15 @@ class StoredWorld:
         self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
         self._surroundings: object = None
-        self._barriers: object = None
-        """What was set aside, and which jobs may take nothing, at the last look."""
+        self._barred: Barred = frozenset(), frozenset()
+        self._aside: AbstractSet[str] = frozenset()
+        """What was set aside at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
         """Jobs (uids) that more decides than themselves, their pods and the surroundings: read at each look."""
         self._touched: Collection[str] | None = None
-        self._stores.jobs.subscribe(self._job_changed)
+        self._stores.jobs.subscribe(_touching(self._changed))
 
     @property
     def policies(self) -> Resolved:
@@ -110,10 +114,13 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barriers = self._bulkhead.state(), self._answered()
-        if barriers != self._barriers:
-            self._barriers = barriers
-            self._changed.everything()
+        barred, aside = self._answered(), self._bulkhead.left_out()
+        jobs, namespaces = (before ^ now for before, now in zip(self._barred, barred, strict=True))
+        self._changed.add(*jobs, *(aside ^ self._aside))
+        if namespaces:
+            bodies = (body.metadata for body in self._stores.jobs.values())
+            self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+        self._barred, self._aside = barred, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
@@ -121,11 +128,6 @@ class StoredWorld:
         named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
         by_uid = (key for key in pods if isinstance(key, str))
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
-
-    def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        for body in (old, new):
-            if body is not None:
-                self._changed.add(body.metadata.uid)
 
     def glance(self, now: float) -> StoredWorld:
         """What jobs are seen by, beside themselves."""
@@ -204,7 +206,8 @@ class StoredWorld:
         changed = self._changed.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
-            if uid in self.jobs():
+            body = self._stores.jobs.get(uid)
+            if body is not None and self._is_mine(body):
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
@@ -271,6 +274,17 @@ class StoredWorld:
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised at a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+
+
+def _touching(changed: Touched[str]) -> Listener[objects.CustomObject]:
+    """Holds nothing of the world, as the store outlives a leader's term."""
+
+    def touch(old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        for body in (old, new):
+            if body is not None:
+                changed.add(body.metadata.uid)
+
+    return touch
 
 
 def _without_contents(settings: Settings) -> Snapshot:

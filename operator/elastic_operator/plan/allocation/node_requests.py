@@ -11,22 +11,41 @@ The scheduler would bind such pods to any room. So no pod waits that would fit i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 
+from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
 
+Taken = Sequence[tuple[int, Collection[tuple[JobEntry, Seat]]]]
+"""The nodes with room that is meant for pods to come, and these pods."""
+
 
 def is_asked_for(state: AllocationState, entry: JobEntry, need: int) -> bool:
     """Whether `need` more GPUs would leave too few under the limits for what its team's other jobs, of no lower
     priority, have asked for.
     """
-    others = (other for other in state.roster.waiting if other.account is entry.account and other is not entry)
-    first = (other for other in others if other.job.priority >= entry.job.priority and may_ask(state, other))
-    asked = sum(other.gpus_missing(other.minimum) for other in first)
+    account, roster = entry.account, state.roster
+    most = roster.waiting_gpus[account] if account else 0
+    if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
+        return False
+    asked = _asked_by(state, account, entry.job.priority)
+    if entry in roster.waiting[account] and may_ask(state, entry):
+        asked -= entry.gpus_missing(entry.minimum)
     return asked > 0 and state.refusal(entry, need + asked, Rule.LIMIT) is not None
+
+
+def _asked_by(state: AllocationState, account: Account, priority: int) -> int:
+    """The GPUs that waiting jobs of that priority or a higher one may ask for now. Counted once between two changes."""
+    known = state.asked_by.get((account, priority))
+    if known is None or known[0] != state.journal.moves:
+        first = (one for one in state.roster.waiting[account] if one.job.priority >= priority and may_ask(state, one))
+        known = state.journal.moves, sum(one.gpus_missing(one.minimum) for one in first)
+        state.asked_by[account, priority] = known
+    return known[1]
 
 
 def may_ask(state: AllocationState, entry: JobEntry) -> bool:
@@ -42,12 +61,13 @@ def may_ask(state: AllocationState, entry: JobEntry) -> bool:
 def ask_for_nodes(state: AllocationState) -> None:
     """Decide who asks, once it is known what all others get."""
     entries = [entry for entry in state.roster.unserved | state.touched if entry.job.nodes_from is not None]
+    taken = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
-        if may_ask(state, entry) and not _would_rob(state, entry):
+        if may_ask(state, entry) and not _would_rob(state, entry, taken):
             state.ask_for_nodes(entry)
 
 
-def _would_rob(state: AllocationState, entry: JobEntry) -> bool:
+def _would_rob(state: AllocationState, entry: JobEntry, taken: Taken) -> bool:
     """Whether any of its pods would fit into room for pods to come, or where GPUs are kept for their owners.
 
     If all of them wait already, they have left the room alone that is free now.
@@ -58,7 +78,7 @@ def _would_rob(state: AllocationState, entry: JobEntry) -> bool:
     keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(ask, node) for ask in asks for node in ask.hosts):
         return True
-    for node, seated in enumerate(state.seated):
+    for node, seated in taken:
         to_come = [other.ask(seat.role) for other, seat in seated if not (seat.ready and all_wait)]
         loads = [(one.shape.requests, one.ports) for one in to_come]
         if loads and any(state.board.fits_without(ask, node, loads) for ask in asks):

@@ -32,7 +32,7 @@ class AllocationState:
     without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
     are the gangs served so far, with `tried_pods` pods in all. `taken` maps each pod (uid) that was taken to its owner,
     the pod, and the last taker. `braked` are the entries that a brake kept from taking; `going_on` are the uids of
-    takers for which pods were deleted within the last minute (138).
+    takers for which pods were deleted within the last minute (138). `asked_by` is the memory of `node_requests`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,6 +53,7 @@ class AllocationState:
         self.taken: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
         self.tally = Tally({})
         self.braked: dict[JobEntry, Braked] = {}
+        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
@@ -75,6 +76,7 @@ class AllocationState:
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.options = set(), set(), {}, {}
         self.new_places, self.taken, self.braked = 0, {}, {}
+        self.asked_by = {}
         self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
         self.tally = Tally(snapshot.brakes.gone)
         self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
