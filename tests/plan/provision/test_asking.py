@@ -232,7 +232,7 @@ def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take()
         "loses": "-w0 -m0",
         "takes": "~m0@n1 ~w0@n1",
     }
-    assert found["asks"].limit == Limit.QUOTA_EXHAUSTED
+    assert (found["asks"].limit, "room is held" in found["asks"].message) == (Limit.WAITING_FOR_NODES, True)
 
 
 def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():

@@ -8,7 +8,12 @@ from elastic_operator.plan.facts.times import at
 
 
 def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
-    """For a job that asks for nodes."""
+    """For a job that asks for nodes, or does not as its pods would take room that is meant for others."""
+    if not entry.asks:
+        return (
+            f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since"
+            " pods that wait for the scheduler would take it."
+        )
     until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
