@@ -39,7 +39,7 @@ def passes(
                 f"{typical:.3f}",
                 f"{times.gap:.3f}",
             )
-            figures = {"load": name, "when": when, "pass": round(longest, 3), "turn": round(times.gap, 3)}
+            figures = {"load": name, "when": when, "pass": round(longest, 4), "turn": round(times.gap, 4)}
             print(json.dumps(figures), flush=True)
     Console(width=120, highlight=False).print(table)
 

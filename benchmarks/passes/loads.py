@@ -1,4 +1,4 @@
-"""The three loads, as Kubernetes objects."""
+"""The loads, as Kubernetes objects."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchmarks.allocate.scenario import GPUS_PER_NODE
 
 OWNER, BORROWER = "team-0", "team-1"
 PODS_PER_JOB = 16
+RUNNING_PODS = 4
 
 
 @dataclass(slots=True)
@@ -21,6 +22,18 @@ class Load:
     jobs: list[Body] = field(default_factory=list)
     pods: list[Body] = field(default_factory=list)
     policies: list[Body] = field(default_factory=list)
+
+
+def running_jobs(count: int) -> Load:
+    """So many jobs that run in full."""
+    load = Load(nodes=count * RUNNING_PODS // GPUS_PER_NODE + 1)
+    for number in range(count):
+        name = f"running-{number}"
+        load.jobs.append(objects.job(OWNER, name, replicas=RUNNING_PODS, most=RUNNING_PODS))
+        for index in range(RUNNING_PODS):
+            host = (number * RUNNING_PODS + index) // GPUS_PER_NODE
+            load.pods.append(objects.own_pod(OWNER, name, index=index, host=host))
+    return _with_policies(load, guaranteed=count * RUNNING_PODS)
 
 
 def queued_jobs(count: int, *, nodes: int = 500) -> Load:
@@ -53,6 +66,7 @@ def large_templates(count: int) -> Load:
 
 
 LOADS: dict[str, tuple[Callable[[int], Load], int]] = {
+    "running jobs of four pods": (running_jobs, 1_000),
     "queued jobs of one team": (queued_jobs, 5_000),
     "waiting pods of one Deployment": (foreign_pods, 5_000),
     "pods of a 250 kB template": (large_templates, 1_000),

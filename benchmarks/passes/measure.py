@@ -185,12 +185,20 @@ async def _measure(load: Load) -> dict[str, Times]:
         controller._resync_at = 0.0
         controller.wake()
 
+    def no_change() -> None:
+        controller.wake()
+
     def one_change() -> None:
         pod = next(iter(operator.stores.pods))
         operator.stores.pods.observe_deleted(pod.metadata.uid)
         controller.wake()
 
-    steps: dict[str, Callable[[], None]] = {"take-over": lambda: None, "resync": resync, "one change": one_change}
+    steps: dict[str, Callable[[], None]] = {
+        "take-over": lambda: None,
+        "no change": no_change,
+        "resync": resync,
+        "one change": one_change,
+    }
     for what, begin in steps.items():
         with operator.taken() as times:
             begin()

@@ -6,13 +6,12 @@ Whatever a person can cause ends with one line on stderr and an exit code of `ex
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
 import typer
 from typer.exceptions import Abort, TyperException
 
+from elastic_client import stops
 from elastic_client.command import all_placed, on_cluster, placed, remember_place
 from elastic_client.commands import (
     change,
@@ -74,16 +73,12 @@ app.add_typer(convert.import_app, name="import")
 app.add_typer(all_placed(convert.make_export_app(submit.read_job)), name="export")
 
 
-STOPS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
-"""Ends from outside; one that is ignored stays so, as under `nohup`."""
-
-
 def main() -> None:
     """Runs the command of `sys.argv` and exits with its code."""
-    handlers = {one: signal.signal(one, _stop) for one in STOPS if signal.getsignal(one) != signal.SIG_IGN}
     try:
-        completion.prepare()
-        sys.exit(_run())
+        with stops.handled():
+            completion.prepare()
+            sys.exit(_run())
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:
@@ -96,9 +91,6 @@ def main() -> None:
         if "ELASTIC_DEBUG" in os.environ:
             raise
         _end(Code.DEFECT, f"{type(error).__name__}: {error}; this was not foreseen: set ELASTIC_DEBUG=1 and report it")
-    finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
 
 
 def _run() -> int:
@@ -115,11 +107,6 @@ def _run() -> int:
             return Code.UNREAD
         raise
     return code
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    """An end like any other: keys of the kubeconfig that were written to files go."""
-    sys.exit(Code.STOPPED)
 
 
 def _end(code: Code, message: str) -> None:

@@ -14,7 +14,7 @@ import shlex
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from elastic_client.refusals import refusal
 from elastic_client.words import near, printable
 
 if TYPE_CHECKING:
+    import httpcore
     import httpx
     from kr8s.asyncio import Api
 
@@ -39,8 +40,6 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 LOGIN_SECONDS = 120
 """For a credential plugin, which may wait for a person in a browser."""
-CLOSING_SECONDS = 1.0
-"""How long a command waits at its end for requests that nobody waits for any more."""
 CLOSING_TURNS = 5
 """A connection that was closed takes some turns of its event loop to go."""
 ANSWER_SECONDS = 15
@@ -73,8 +72,6 @@ class Cluster:
 
     def __init__(self, api: Api, *, namespace: str, context: str, flags: str = "") -> None:
         self._api = api
-        self._unanswered: list[tuple[asyncio.Task[httpx.Response], AsyncExitStack]] = []
-        """Requests whose caller was cancelled, and what closes their answers."""
         self._flags = flags
         self.namespace = namespace
         self.context = context
@@ -147,33 +144,26 @@ class Cluster:
         if answer.is_error:
             raise refusal(answer.status_code, await answer.aread(), path, server=self.server)
 
-    @asynccontextmanager
-    async def _call(self, method: str, path: str, **request: Any) -> AsyncIterator[httpx.Response]:
-        """Any answer. If the caller is cancelled before it is there, the request goes on for up to CLOSING_SECONDS.
-
-        A TLS handshake that is cancelled would leave its socket open: httpcore closes it for errors only.
-        """
+    def _call(self, method: str, path: str, **request: Any) -> AbstractAsyncContextManager[httpx.Response]:
         base, _, rest = _quoted(path).lstrip("/").partition("/")
-        stack, call = AsyncExitStack(), self._api.call_api(method, version="", base=f"/{base}", url=rest, **request)
-        opening = asyncio.create_task(stack.enter_async_context(call))
-        try:
-            answer = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            self._unanswered.append((opening, stack))
-            raise
-        async with stack:
-            yield answer
+        extensions = {"trace": _Connecting()}
+        return self._api.call_api(method, version="", base=f"/{base}", url=rest, extensions=extensions, **request)
 
-    async def close(self) -> None:
-        """End the requests whose caller was cancelled."""
-        openings = [opening for opening, _ in self._unanswered]
-        if openings:
-            await asyncio.wait(openings, timeout=CLOSING_SECONDS)
-        for opening, stack in self._unanswered:
-            opening.cancel()
-            with suppress(Exception, asyncio.CancelledError):
-                await opening
-            await stack.aclose()
+
+class _Connecting:
+    """Closes a request's connection where its TLS handshake is cancelled; httpcore does that for errors only.
+
+    kr8s leaves it out where the kubeconfig has a `tls-server-name`.
+    """
+
+    _stream: httpcore.AsyncNetworkStream | None = None
+
+    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        """What httpcore traces (its extension `trace`)."""
+        if event == "connection.connect_tcp.complete":
+            self._stream = info["return_value"]
+        elif event.endswith(".start_tls.failed") and self._stream is not None:
+            await self._stream.aclose()
 
 
 def _quoted(path: str) -> str:
@@ -197,9 +187,7 @@ async def connected(place: Place) -> AsyncIterator[Cluster]:
         namespace = place.namespace or _namespace(api, place)
         if not (isinstance(namespace, str) and _NAMESPACE.fullmatch(namespace)):
             raise ClientError(Code.UNREACHABLE, f"the kubeconfig names the namespace {namespace!r}: name another by -n")
-        cluster = Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
-        stack.push_async_callback(cluster.close)
-        yield cluster
+        yield Cluster(api, namespace=namespace, context=api.auth.active_context, flags=place.flags)
 
 
 async def _close(api: Api) -> None:

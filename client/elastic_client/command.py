@@ -15,6 +15,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 
+from elastic_client import stops
 from elastic_client.cluster import Cluster, Place, connected
 from elastic_client.exits import ClientError, Code
 from elastic_client.jobs import all_jobs, check_name
@@ -147,4 +148,4 @@ def result_of(work: Callable[[Cluster], Awaitable[T]], *, namespace: str | None 
         async with connected(replace(place, namespace=place.namespace or namespace)) as cluster:
             return await work(cluster)
 
-    return asyncio.run(connect_and_work())
+    return stops.run(connect_and_work())

@@ -240,20 +240,20 @@ def _result(work: Coroutine[Any, Any, T]) -> T:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="JobClient", daemon=True)
     thread.start()
-    running = asyncio.run_coroutine_threadsafe(work, loop)
     try:
-        return running.result()
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
     finally:
-        running.cancel()
-        asyncio.run_coroutine_threadsafe(_others_end(), loop).result()
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-async def _others_end() -> None:
-    """What was cancelled closes its connections."""
+async def _cancel_others() -> None:
+    """Cancel what still runs, also where the interrupt came before its caller waited; it closes its connections."""
     loop = asyncio.get_running_loop()
     if others := asyncio.all_tasks(loop) - {asyncio.current_task()}:
+        for other in others:
+            other.cancel()
         await asyncio.wait(others)
     await loop.shutdown_asyncgens()

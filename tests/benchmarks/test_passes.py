@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from benchmarks.passes.loads import Load, foreign_pods, large_templates, queued_jobs
+from benchmarks.passes.loads import Load, foreign_pods, large_templates, queued_jobs, running_jobs
 from benchmarks.passes.measure import Operator
 
 
@@ -39,3 +39,31 @@ def test_for_waiting_pods_borrowed_gpus_are_given_back():
 def test_pods_of_a_large_template_are_made():
     operator = after_a_pass(large_templates(16))
     assert len(operator.stores.pods) == 16
+
+
+def test_of_jobs_that_run_a_pass_looks_only_at_those_that_something_has_touched(monkeypatch):
+    async def main() -> list[list[str]]:
+        operator = Operator(running_jobs(20))
+        assert operator.controller is not None
+        reader, looked_at = operator.controller.world.reader, []
+        facts = reader.facts
+        monkeypatch.setattr(
+            reader, "facts", lambda body, **how: looked_at.append(body.metadata.name) or facts(body, **how)
+        )
+
+        async def one_pass() -> list[str]:
+            looked_at.clear()
+            operator.controller.run_pass()
+            await asyncio.gather(*operator.controller.reconciler.dispatcher._busy.values())
+            return sorted(looked_at)
+
+        first = await one_pass()
+        while await one_pass():
+            continue
+        lost = next(pod for pod in operator.stores.pods if pod.metadata.name == "running-7-worker-1")
+        operator.stores.pods.observe_deleted(lost.metadata.uid)
+        return [first, await one_pass()]
+
+    first, after_a_loss = asyncio.run(main())
+    assert len(first) == 20
+    assert after_a_loss == ["running-7"]

@@ -202,10 +202,13 @@ def test_a_command_that_is_told_to_stop_leaves_no_keys_behind(
     with log.open("wb") as file:
         command = [sys.executable, "-m", "elastic_client", *words]
         waiting = subprocess.Popen(command, stderr=file, env={**os.environ, "TMPDIR": str(files)})
-    eventually("its first line on the job", lambda: "job toy: Running" in log.read_text(), report=log.read_text)
-    assert [*files.rglob("*")] != []
-    waiting.send_signal(number)
-    eventually("its end", lambda: waiting.poll() is not None, report=log.read_text)
+    try:
+        eventually("its first line on the job", lambda: "job toy: Running" in log.read_text(), report=log.read_text)
+        assert [*files.rglob("*")] != []
+        waiting.send_signal(number)
+        eventually("its end", lambda: waiting.poll() is not None, report=log.read_text)
+    finally:
+        waiting.kill()
     assert (waiting.returncode, [*files.rglob("*")]) == (code, [])
     assert "Traceback" not in log.read_text()
 

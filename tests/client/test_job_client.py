@@ -142,6 +142,28 @@ def test_nothing_is_left_running_after_a_result():
     assert "JobClient" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_an_interrupt_before_the_caller_waits_cancels_the_work_too(monkeypatch):
+    begun, seen, schedule = threading.Event(), [], asyncio.run_coroutine_threadsafe
+
+    def interrupted(work, loop):
+        monkeypatch.undo()
+        schedule(work, loop)
+        begun.wait()
+        raise KeyboardInterrupt
+
+    async def wait():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("closes")
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _result(wait())
+    assert seen == ["closes"]
+
+
 INTERRUPTED = """\
 import asyncio, sys
 from elastic_client.job_client import _result

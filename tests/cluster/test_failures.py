@@ -8,12 +8,14 @@ from tests.cluster.templates import command, job, script, template
 
 AT_ONCE = {"PET_MAX_RESTARTS": "0"}
 """torchrun itself tries once only."""
+CRASH = "import sys\nprint('hello', file=sys.stderr)\nimport no_such_module"
+"""All in one stream: a container runtime reads stdout and stderr from two pipes, and may swap lines of the two."""
 FIRST = {"maxFailuresWithoutProgress": 0}
 
 
 def test_a_script_that_crashes_at_import_fails_the_job_after_three_incarnations(team):
     with Follow(team.lab, f"/apis/{API_VERSION}/namespaces/{team.name}/{PLURAL}") as jobs:
-        team.apply(job(min=2, max=2, template=script("print('hello')\nimport no_such_module", env=AT_ONCE)))
+        team.apply(job(min=2, max=2, template=script(CRASH, env=AT_ONCE)))
         status = team.wait_for("toy", "Failed")
     assert any(map(is_paused, jobs.changes)), "the next try comes after a pause"
     failed, stalled = team.condition("Failed"), team.condition("Stalled")

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
@@ -21,7 +21,7 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.allocate import Allocation, Allocator
 from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
@@ -78,7 +78,11 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
-        return StoredWorld(reader, logs, self.troubles, passed=lambda job: job.name not in self.refused)
+        passed = {
+            "passed": lambda job: job.name not in self.refused,
+            "answered": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+        }
+        return StoredWorld(reader, logs, self.troubles, **passed)
 
     def look(self) -> Observed:
         return self.planner.observe(self.stored.look(self.now))
@@ -293,6 +297,10 @@ def two_jobs(*, masters: bool) -> World:
 
 
 @given(st.lists(happenings, max_size=30))
+@example([("is_refused", "first", True), ("is_refused", "first", False)])
+@example([("creation", "first", "worker-0", "n1"), ("creation_fails", "first", "worker-0")])
+@example([("creation", "first", "worker-0", "n1"), ("creation_ends", "first", "worker-0"), ("time_passes", 61.0)])
+@example([("trouble", "first"), ("trouble_ends", "first")])
 def test_a_look_that_remembers_sees_what_a_fresh_look_sees(history):
     world = two_jobs(masters=True)
     for what, *how in history:
@@ -375,6 +383,22 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
     assert world.stored.reader.outside.since == since
+
+
+def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(
+    monkeypatch,
+):
+    world = two_jobs(masters=True)
+    world.decide()
+    allocate = Allocator.allocate
+
+    def raises_at_the_first(self, snapshot):
+        assert "uid-first" not in [job.uid for job in snapshot.jobs if job.members]
+        return allocate(self, snapshot)
+
+    monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
+    world.planner.forget_allocation()
+    assert [obs.job.name for obs in world.decide().observed.obs.values() if obs.job.fault] == ["first"]
 
 
 def by_name(things):
@@ -548,15 +572,15 @@ def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monk
         world.job(name, 3, STATUSES[2], claim)
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
-    reader, looks = world.stored.reader, []
+    reader, looks = world.stored.reader, set()
     facts, shapes = reader.facts, reader.shapes
-    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.append(body.metadata.name) or facts(body, **how))
-    monkeypatch.setattr(reader, "shapes", lambda job: looks.append(job.name) or shapes(job))
+    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader, "shapes", lambda job: looks.add(job.name) or shapes(job))
 
     def looked_at():
         looks.clear()
         world.look()
-        return looks
+        return sorted(looks)
 
     for _ in range(2):
         world.claim("of-somebody-else", True)

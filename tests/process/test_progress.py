@@ -67,6 +67,7 @@ class Listener:
         self.progress = Progress(
             now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
         )
+        self.progress.touched.take()
 
     def follow(self, port, **fields):
         known = {
@@ -87,6 +88,7 @@ class Listener:
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
+        assert self.progress.touched.take() == {"job"}
         return self.progress.report("job")
 
 
@@ -263,6 +265,7 @@ async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
         await listener.news(at=0)
         listener.progress.keep_only(set())
         assert listener.progress.report("job") is None
+        assert listener.progress.touched.take() == {"job"}
         listener.follow(port)
         listener.progress.follow("job", None)
         assert listener.progress.report("job") is None
@@ -274,6 +277,7 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
         await listener.news(at=0)
         listener.follow(port, master_uid="n", epoch=3)
         assert listener.progress.report("job") is None
+        assert listener.progress.touched.take() == {"job"}
 
 
 async def redirect(_request):

@@ -62,6 +62,7 @@ class Reading:
 
     def _changed(self) -> None:
         self.news += 1
+        assert self.survivors.touched.take() in (None, {"job"})
 
     async def read(self, seconds: float = 1.0) -> bool:
         """Whether they are shown to be a group after so many seconds."""

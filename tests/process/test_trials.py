@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from unittest.mock import patch
 
+import pytest
+
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import trials
@@ -123,6 +125,24 @@ def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_ans
             moments.passed += 10
             await asked.want(jobs)
             assert len(asked.names) == 3
+            await asked.trials.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), KeyError("a mistake of ours")])
+def test_what_is_barred_is_another_answer_while_a_job_may_not_take(error: Exception) -> None:
+    """So a pass knows without asking about each job."""
+
+    async def story() -> None:
+        moments, asked, (job,) = Moments(), Asked(), jobs_of("team-a", 1)
+        with patch.object(trials, "time", moments):
+            before = asked.trials.barred()
+            await asked.want([job])
+            await asked.answer(job.uid, error)
+            assert (asked.trials.may_take(job), asked.trials.barred() == before) == (False, False)
+            moments.passed += trials.MOST_SILENT_SECONDS + 1
+            assert (asked.trials.may_take(job), asked.trials.barred() == before) == (True, True)
             await asked.trials.stop()
 
     asyncio.run(story())

@@ -83,7 +83,17 @@ def make_controller(
         worked=worked,
         refused=trials.were_refused,
     )
-    world = StoredWorld(reader, logs, troubles, progress.report, progress.heard, survivors.group, trials.may_take)
+    world = StoredWorld(
+        reader,
+        logs,
+        troubles,
+        progress.report,
+        progress.heard,
+        survivors.group,
+        trials.may_take,
+        trials.barred,
+        news=(progress.touched, survivors.touched),
+    )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     reconciler = Reconciler(
         planner,

@@ -146,7 +146,7 @@ class Controller:
             self.reconciler.keep_only(observed.obs.keys())
             self.reconciler.making_way.look(observed.obs, allocation, fresh=self.reconciler.dispatcher.fresh())
             self._keep_places(allocation, now)
-            self.reconciler.plan_all(observed, allocation, now)
+            self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
             self._metrics.reclaim_unanswered.set(self.reconciler.making_way.waiting)
             self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)

@@ -24,7 +24,7 @@ from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.decisions import Event, Route
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Observed, Planner
+from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress, target_of
 from elastic_operator.pods.survivors import SurvivorLogs
@@ -71,6 +71,8 @@ class Reconciler:
         self._wake, self._planned, self._told = wake, planned, told
         self.behind: dict[str, None] = {}
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
+        self._held_back: dict[str, None] = {}
+        """The same, but nothing could be begun for them now."""
         self._unsaid: dict[str, None] = {}
         self._say_at = 0.0
 
@@ -113,17 +115,21 @@ class Reconciler:
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
-    def plan_all(self, observed: Observed, allocation: Allocation, now: float) -> None:
+    def plan_all(self, decisions: Decisions, now: float) -> None:
         """Make the plans that are not made yet, as many as one pass has time for.
 
         The next pass follows at once for those that are left and can be started on. A job whose status is not written
         yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
         """
-        waiting = [uid for uid in self.behind if uid in observed.obs]
-        uids, made = iter(dict.fromkeys((*waiting, *observed.obs))), 0
+        all_obs = decisions.observed.obs
+        waiting = [uid for uid in (*self.behind, *self._held_back) if uid in all_obs]
+        others = self._planner.may_need_plans(decisions, time.monotonic())
+        uids, made = iter(dict.fromkeys((*waiting, *others))), 0
         while made < MOST_PLANS and (uid := next(uids, None)) is not None:
-            made += self._plan_or_set_aside(observed.obs[uid], allocation, now)
-        self.behind = dict.fromkeys(uid for uid in uids if not self.dispatcher.holds_back(uid))
+            made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
+        self.behind, self._held_back = {}, {}
+        for uid in uids:
+            (self._held_back if self.dispatcher.holds_back(uid) else self.behind)[uid] = None
 
     def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""

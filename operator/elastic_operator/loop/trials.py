@@ -121,6 +121,12 @@ class Trials:
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
+    def barred(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The jobs (uids), and the namespaces whose jobs, that may not take, unless they were edited."""
+        now = time.monotonic()
+        barred = frozenset(uid for uid, until in self._barred.items() if now < until)
+        return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
+
     def _forgive(self, job: Job) -> None:
         """The job was edited, so its trouble may be mended: forget it, up to `MOST_EDITS` times in a row."""
         now, uid, retry = time.monotonic(), job.uid, job.status.retry

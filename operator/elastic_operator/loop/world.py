@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
@@ -19,10 +20,13 @@ from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import Facts, Reader, drop_absent
 from elastic_operator.read.nodes import Unready
+from elastic_operator.read.touched import Touched
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
+Barred = tuple[AbstractSet[str], AbstractSet[str]]
+"""Jobs (uids), and namespaces whose jobs, for which no pods of others may go now."""
 FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
@@ -35,24 +39,23 @@ class Logs(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Known:
-    """A job as last read. `plain`: nothing but its own body, its pods and the surroundings decides how it looks."""
+    """A job as last read."""
 
     facts: Facts
     job: Job
-    stamp: object
-    plain: bool
-
-    def is_of(self, body: objects.CustomObject, stamp: object) -> bool:
-        """Whether neither the job nor its pods have changed since."""
-        return self.facts.body is body and self.stamp == stamp
 
 
 class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
-    `report` and `heard` say by a job's uid what its master reported, and when, `group` what its pods' logs show.
+    Args:
+        report, heard: By a job's uid, what its master reported, and when it last did.
+        group: By a job's uid, what its pods' logs show.
+        passed: Whether the API server would accept the job's pods.
+        answered: The jobs (uids), and the namespaces, for which `passed` answers no.
+        news: The jobs (uids) with another `report` or `group`.
     """
 
     def __init__(
@@ -64,9 +67,12 @@ class StoredWorld:
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         passed: Callable[[Job], bool] = lambda _: True,
+        answered: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        news: Sequence[Touched[str]] = (),
     ) -> None:
         self.reader, self._logs, self._troubles = reader, logs, troubles
         self._report, self._heard, self._group, self._passed = report, heard, group, passed
+        self._answered, self._news = answered, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.unready: Unready = {}
@@ -75,10 +81,15 @@ class StoredWorld:
         self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
         self._surroundings: object = None
-        self._era = 0
-        """Grows when anything changes that all jobs are seen by."""
-        self._moves: dict[str, int] = {}
-        """How often a claim or volume of each job has changed."""
+        self._barred: Barred = frozenset(), frozenset()
+        self._aside: AbstractSet[str] = frozenset()
+        """What was set aside at the last look."""
+        self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
+        self._changed: Touched[str] = Touched()
+        self._restless: set[str] = set()
+        """Jobs (uids) that more decides than themselves, their pods and the surroundings: read at each look."""
+        self._touched: Collection[str] | None = None
+        self._stores.jobs.subscribe(_touching(self._changed))
 
     @property
     def policies(self) -> Resolved:
@@ -91,10 +102,32 @@ class StoredWorld:
         self.glance(now)
         self._ledger.expire()
         uids = self.jobs()
-        for known in (self._known, self._bare, self._moves):
+        for known in (self._known, self._bare):
             drop_absent(known, uids)
+        self._restless &= uids
         self.reader.keep_only(uids)
+        self._touched = self._take_touched()
         return self
+
+    def touched(self) -> Collection[str] | None:
+        """The jobs (uids) of which something may have changed since the look before; None: of any."""
+        return self._touched
+
+    def _take_touched(self) -> Collection[str] | None:
+        barred, aside = self._answered(), self._bulkhead.left_out()
+        jobs, namespaces = (before ^ now for before, now in zip(self._barred, barred, strict=True))
+        self._changed.add(*jobs, *(aside ^ self._aside))
+        if namespaces:
+            bodies = (body.metadata for body in self._stores.jobs.values())
+            self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+        self._barred, self._aside = barred, aside
+        taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
+        pods = self._ledger.touched.take()
+        if pods is None or None in taken:
+            return None
+        named = (self._stores.jobs.named(key[1], key[0]) for key in pods if isinstance(key, tuple))
+        by_uid = (key for key in pods if isinstance(key, str))
+        return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def glance(self, now: float) -> StoredWorld:
         """What jobs are seen by, beside themselves."""
@@ -105,28 +138,32 @@ class StoredWorld:
         surroundings = reader.surroundings(self.unready)
         if surroundings != self._surroundings:
             self._surroundings = surroundings
-            self._era += 1
-        for uid in reader.moved():
-            self._moves[uid] = self._moves.get(uid, 0) + 1
+            self._changed.everything()
+        self._changed.add(*reader.moved())
         return self
 
     def forget(self) -> None:
         """Read everything again."""
         self._known.clear()
-        self._era += 1
+        self._changed.everything()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
             self._known.pop(uid, None)
+            self._changed.add(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
+        jobs = self._stores.jobs
+        if self._mine[0] != jobs.revision:
+            mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
+            self._mine = jobs.revision, mine.keys()
+        return self._mine[1]
 
-    def job(self, uid: str, *, again: bool = False) -> Job:
+    def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
@@ -135,12 +172,7 @@ class StoredWorld:
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.pop(uid, None)
-        known, trouble = self._known.get(uid), self._troubles.message(uid)
-        group, report = self._group(uid), self._report(uid)
-        stamp = self._ledger.stamp(uid, meta.namespace, meta.name), report, group, self._era
-        if known is not None and known.plain and not again and not trouble and known.is_of(body, stamp):
-            return known.job
-        own = self._ledger.own_pods(uid)
+        known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
         as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
         facts = self.reader.facts(
             body,
@@ -149,14 +181,14 @@ class StoredWorld:
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
             unready=self.unready,
-            report=report,
+            report=self._report(uid),
             heard=self._heard(uid),
-            group=group,
+            group=self._group(uid),
         )
         if known is None or not facts.equal(known.facts):
-            known = self._known[uid] = _Known(facts, self.reader.job(facts), stamp, plain=False)
-        known.stamp = stamp
-        known.plain = facts.pods is own and not trouble and known.job.status.held_until is None
+            known = self._known[uid] = _Known(facts, self.reader.job(facts))
+        is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
+        (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
     def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
@@ -171,23 +203,19 @@ class StoredWorld:
 
     def unread(self) -> Iterator[str]:
         """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
-        found = [body.metadata.uid for body in self._stores.jobs.values() if self._is_new(body)]
+        changed = self._changed.peek()
+        found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
             body = self._stores.jobs.get(uid)
             if body is not None and self._is_mine(body):
                 yield uid
 
-    def _is_new(self, body: objects.CustomObject) -> bool:
-        uid = body.metadata.uid
+    def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare and (known is None or known.facts.body is not body) and self._is_mine(body)
+        return uid not in self._bare and (known is None or known.facts.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
-
-    def stamp(self, job: Job) -> object:
-        """Equal as long as the job's shape and the pods that are being created are the same."""
-        return self._ledger.stamp(job.uid, job.namespace, job.name), self._era, self._moves.get(job.uid, 0)
 
     def shape(self, job: Job) -> JobShape:
         """What the job's pods ask of a node."""
@@ -246,6 +274,17 @@ class StoredWorld:
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised at a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+
+
+def _touching(changed: Touched[str]) -> Listener[objects.CustomObject]:
+    """Holds nothing of the world, as the store outlives a leader's term."""
+
+    def touch(old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        for body in (old, new):
+            if body is not None:
+                changed.add(body.metadata.uid)
+
+    return touch
 
 
 def _without_contents(settings: Settings) -> Snapshot:

@@ -44,6 +44,10 @@ class Troubles:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         drop_absent(self._jobs, present)
 
+    def uids(self) -> Set[str]:
+        """The jobs that have any."""
+        return self._jobs.keys()
+
     def clear(self, uid: str) -> None:
         """The last try succeeded."""
         self._jobs.pop(uid, None)

@@ -67,6 +67,10 @@ class Planner:
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, Record] = {}
+        self._obs: dict[str, Observation] = {}
+        self._demands: dict[str, JobDemand | None] = {}
+        self._again: set[str] | None = None
+        """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
         self._policies: Resolved | None = None
         self._members: frozenset[str] = frozenset()
@@ -78,7 +82,7 @@ class Planner:
     def forget(self) -> None:
         """Decide everything again."""
         self.forget_some(self._jobs)
-        self._snapshot = None
+        self._snapshot = self._again = None
         self.forget_allocation()
 
     def forget_some(self, uids: Iterable[str]) -> None:
@@ -133,21 +137,38 @@ class Planner:
 
     def observe(self, world: World) -> Observed:
         """All jobs as they are now."""
-        uids = world.jobs()
+        uids = self._to_observe(world)
+        for uid in uids:
+            self._obs[uid] = self._observe(world, uid)
+        for uid in uids:
+            self._demands[uid] = self._demand_of(world, self._obs[uid])
+            self._obs[uid] = self._jobs[uid].obs or self._obs[uid]
+        snapshot = self._take_snapshot(world)
+        return Observed(dict(self._obs), snapshot)
+
+    def _to_observe(self, world: World) -> Sequence[str]:
+        """Those that may look otherwise than at the last pass; all others are kept. In the order of all jobs."""
+        uids, touched, again = world.jobs(), world.touched(), self._again
         self._keep_only(uids)
-        obs = {uid: self._observe(world, uid) for uid in uids}
-        snapshot = self._take_snapshot(world, obs)
-        return Observed({uid: self._jobs[uid].obs or one for uid, one in obs.items()}, snapshot)
+        self._again = set()
+        if touched is None or again is None:
+            self._obs, self._demands = {}, {}
+            return tuple(uids)
+        due = (uid for uid, record in self._jobs.items() if world.now >= record.until)
+        some = {*touched, *again, *due}
+        return [uid for uid in uids if uid in some or uid not in self._obs]
 
     def _keep_only(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
+            self._obs.pop(uid, None)
+            self._demands.pop(uid, None)
 
     def _observe(self, world: World, uid: str) -> Observation:
         """The job as it is now, or as little as can be said of it while it is set aside."""
         record = self._jobs.setdefault(uid, Record())
         try:
-            return self._observe_as(world, record, world.job(uid, again=world.now >= record.until))
+            return self._observe_as(world, record, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
             aside = self.set_aside(world, uid, error)
             assert aside is not None, "a pass awaits nothing, so the job is still there"
@@ -174,6 +195,8 @@ class Planner:
         if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
             return None
         record = self._jobs.setdefault(uid, Record())
+        if self._again is not None:
+            self._again.add(uid)
         return self._observe_as(world, record, world.job(uid))
 
     def _demand_aside(self, world: World, record: Record, job: Job) -> JobDemand | None:
@@ -185,13 +208,13 @@ class Planner:
         except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
             return None
 
-    def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
-        demands = tuple(demand for one in obs.values() if (demand := self._demand_of(world, one)) is not None)
+    def _take_snapshot(self, world: World) -> Snapshot:
+        demands = tuple(demand for demand in self._demands.values() if demand is not None)
         last, policies = self._snapshot, world.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in self._obs.values() for pod, _ in one.gone]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
         same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is pending
         if last is None or not same or policies is not self._policies:
@@ -221,26 +244,23 @@ class Planner:
 
     def _demand(self, world: World, record: Record, obs: Observation) -> JobDemand | None:
         job, known = obs.job, record.demanded
-        stamp, takes = world.stamp(job), world.may_take(job)
+        takes = world.may_take(job)
         if known is not None and known.takes is not takes:
             world.answered()
             known = None
-        if known is not None and known.obs is obs and known.stamp == stamp:
-            return known.demand
         if not obs.wants_pods:
             demand = _demand_of_held(world, job, held(obs))
             record.good = None
-            record.demanded = Demanded(obs, stamp, demand=_as_before(known, demand), takes=takes)
+            record.demanded = Demanded(obs, demand=_as_before(known, demand), takes=takes)
             return record.demanded.demand
         shape, assumed = world.shape(job), world.assumed(job.uid)
         if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
-            known.stamp = stamp
             return known.demand
         demand = _demand_with(obs, shape, assumed)
         if not takes or not world.is_trusted(job):
             demand = replace(demand, takes=False)
         record.good = _as_before(known, demand)
-        record.demanded = Demanded(obs, stamp, shape, assumed, record.good, takes)
+        record.demanded = Demanded(obs, shape, assumed, record.good, takes)
         return record.good
 
     # -- allocate ------------------------------------------------------------------------------------------------------
@@ -298,6 +318,13 @@ class Planner:
             return self._allocator.as_it_comes(snapshot), error  # raises again where that is no matter of looking ahead
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
+
+    def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
+        """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
+        for uid, obs in decisions.observed.obs.items():
+            known = self._jobs[uid].planned
+            if decisions.is_new or known is None or known.obs is not obs or at >= known.due:
+                yield uid
 
     def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""

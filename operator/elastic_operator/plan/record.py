@@ -12,12 +12,11 @@ from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.observation import Observation
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Demanded:
     """What a job demands (None: nothing), and what that was made from."""
 
     obs: Observation
-    stamp: object
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     demand: JobDemand | None = None

@@ -41,16 +41,16 @@ class World(Protocol):
         """The uids of all jobs."""
         ...
 
-    def job(self, uid: str, *, again: bool = False) -> Job:
-        """The facts of that job, read `again` even if nothing is known to have changed."""
+    def touched(self) -> Collection[str] | None:
+        """The jobs (uids) of which something may have changed since the last moment; None: of any."""
+        ...
+
+    def job(self, uid: str) -> Job:
+        """The facts of that job."""
         ...
 
     def unread(self) -> Iterator[str]:
         """The jobs (uids) that were not read yet as they are now, if they are many; each is there when it is named."""
-        ...
-
-    def stamp(self, job: Job) -> object:
-        """Equal as long as `shape` and `assumed` answer the same."""
         ...
 
     def shape(self, job: Job) -> JobShape:

@@ -30,6 +30,7 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_operator.pods.launcher_wire import read
 from elastic_operator.pods.ration import Ration
 from elastic_operator.pods.turns import Turns
+from elastic_operator.read.touched import Touched
 from elastic_worker.contract import ROLE_MASTER, STATUS_LIMIT_BYTES, STATUS_PORT
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class Progress:
     ) -> None:
         self._now, self._changed, self._stepped = now, changed, stepped
         self._followed: dict[str, _Followed] = {}
+        self.touched: Touched[str] = Touched()
+        """The jobs (uids) with another report than before, or with none any more."""
         self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
         self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = Ration(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
@@ -151,6 +154,7 @@ class Progress:
     def _forget(self, uid: str) -> None:
         followed = self._followed.pop(uid, None)
         if followed is not None and followed.task is not None:
+            self.touched.add(uid)
             followed.task.cancel()
 
     def _without_steps(self) -> float:
@@ -174,6 +178,7 @@ class Progress:
         if report is None or not self._may_pass_on(followed, known, report):
             return
         followed.report = report
+        self.touched.add(followed.uid)
         self._changed()
 
     def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:

@@ -17,6 +17,7 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
 from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.read.touched import Touched
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class SurvivorLogs:
         self._session, self._container_of, self._turns = logs.session, logs.container_of, logs.turns
         self._now, self._changed, self._stepped = now, logs.changed, stepped
         self._asked: dict[str, _Asked] = {}
+        self.touched: Touched[str] = Touched()
+        """The jobs (uids) whose logs show another group than before, or are read no more."""
 
     def group(self, uid: str) -> Group | None:
         """The group that the logs of the job's pods show since they are read; None if they are not read."""
@@ -90,9 +93,11 @@ class SurvivorLogs:
     def _forget(self, uid: str) -> None:
         asked = self._asked.pop(uid, None)
         if asked is not None and asked.task is not None:
+            self.touched.add(uid)
             asked.task.cancel()
 
     async def _read_again_and_again(self, asked: _Asked) -> None:
+        self.touched.add(asked.job_uid)
         self._changed()  # the next look sees since when
         while True:
             left = asked.left
@@ -103,6 +108,7 @@ class SurvivorLogs:
                 shown = frozenset()
             if shown != asked.group.pods:
                 asked.group = Group(asked.group.asked_since, shown)
+                self.touched.add(asked.job_uid)
                 self._changed()
             await asyncio.sleep(AGAIN_SECONDS)
 

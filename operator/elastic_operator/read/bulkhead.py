@@ -125,6 +125,11 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
+    def left_out(self) -> frozenset[str]:
+        """The objects (uids) that are left out now, unless their version has changed."""
+        now = time.monotonic()
+        return frozenset(uid for uid, fault in self._faults.items() if now < fault.again_at)
+
     def may_take(self, uid: str, version: object) -> bool:
         """Whether others may lose pods for the object."""
         known = self._faults.get(uid)

@@ -39,23 +39,3 @@ class Groups:
         members.remove(uid)
         if not members:
             del self._members[key]
-
-
-class Stamps:
-    """For each key a number that is new after each change. `changes` counts all changes."""
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self._given: dict[Hashable, int] = {}
-
-    def get(self, key: Hashable) -> int:
-        """The key's stamp; 0 if there is nothing under it."""
-        return self._given.get(key, 0)
-
-    def renew(self, key: Hashable, *, there: bool) -> None:
-        """What is under the key has changed; `there` is False if nothing is left."""
-        self.changes += 1
-        if there:
-            self._given[key] = self.changes
-        else:
-            self._given.pop(key, None)

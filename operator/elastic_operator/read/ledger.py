@@ -23,9 +23,10 @@ from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.entry import Assumed, Entry, assumed_uid, controlling_job, unread
-from elastic_operator.read.groups import Groups, Stamps, one_of_its_kind
+from elastic_operator.read.groups import Groups, one_of_its_kind
 from elastic_operator.read.overdue import Leaving
 from elastic_operator.read.sums import PodSum
+from elastic_operator.read.touched import Touched
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +85,13 @@ class Ledger:
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = Groups()
         self._assumed_by_node = Groups()
+        self.changes = 0
+        """Raised with each change that may make a difference to a node or a job."""
         self._revisions: Counter[str | None] = Counter()
-        self._stamps = Stamps()
+        self.touched: Touched[str | tuple[str, str]] = Touched()
+        """The jobs, by uid or by (namespace, name), whose pods may have changed: those that are being created, their
+        own, and others with their names.
+        """
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
         self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
 
@@ -140,17 +146,6 @@ class Ledger:
     def revision(self, node: str) -> int:
         """A number that changes whenever `node_usage` of the node may change."""
         return self._revisions[node]
-
-    @property
-    def changes(self) -> int:
-        """Raised with each change that may make a difference to a node or a job."""
-        return self._stamps.changes
-
-    def stamp(self, job_uid: str, namespace: str, name: str) -> tuple[int, int]:
-        """Changes whenever pods of that job may have changed: those being created, its own, and others with
-        its names.
-        """
-        return self._stamps.get(job_uid), self._stamps.get((namespace, name))
 
     def is_left(self, node: str) -> bool:
         """Whether pods of ours are leaving the node that may still go in time (145)."""
@@ -233,7 +228,7 @@ class Ledger:
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
         self._touch_node(node)
-        self._stamps.renew(job_uid, there=True)
+        self.touched.add(job_uid)
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
@@ -244,7 +239,7 @@ class Ledger:
             self._assumed_by_job.remove(assumed.job_uid, uid)
             self._assumed_by_node.remove(assumed.member.node, uid)
             self._touch_node(assumed.member.node)
-            self._stamps.renew(assumed.job_uid, there=bool(self._assumed_by_job.get(assumed.job_uid)))
+            self.touched.add(assumed.job_uid)
 
     def await_seen(self, namespace: str, name: str) -> None:
         """The creation is over. A pod that is still not seen may have been created all the same, so it counts for a
@@ -320,10 +315,10 @@ class Ledger:
         if self._parse(job_name, meta.name) is not None:
             names = meta.namespace, job_name
             change(self._names, names, meta.uid)
-            self._stamps.renew(names, there=bool(self._names.get(names)))
+            self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
-        self._stamps.changes += 1
+        self.changes += 1
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: Entry | None) -> Entry:

@@ -34,17 +34,16 @@ class RecordedWorld:
         """The uids of all jobs."""
         return self._jobs.keys()
 
-    def job(self, uid: str, *, again: bool = False) -> Job:  # noqa: ARG002 - nothing changes
+    def touched(self) -> None:
+        """There was no moment before."""
+
+    def job(self, uid: str) -> Job:
         """The facts of that job."""
         return self._jobs[uid].facts
 
     def unread(self) -> Iterator[str]:
         """Nothing is read ahead."""
         return iter(())
-
-    def stamp(self, job: Job) -> object:
-        """Nothing changes."""
-        return job.uid
 
     def shape(self, job: Job) -> JobShape:
         """What the job's pods ask of a node."""

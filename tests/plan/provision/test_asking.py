@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Limit
-from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, allocate, next_change
 from tests.plan.allocate.world import (
     NOW,
     grants,
@@ -86,7 +86,7 @@ def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
     jobs = [asking("old", 2, age=9), asking("new", 2)]
     found = grants(FULL, jobs, teams=[team])
     assert {uid: notation(grant) for uid, grant in found.items()} == {"old": "+m0@? +w0@?", "new": ""}
-    assert "waits for new nodes with 2 GPUs for other jobs" in found["new"].message
+    assert "uses 0, and 2 more are for pods that wait for new nodes. Raise" in found["new"].message
 
 
 def test_a_limit_above_the_team_counts_too():
@@ -144,7 +144,34 @@ def test_growth_does_not_take_the_limit_from_a_job_that_asks():
     team = make_team("team-a", 6, borrow=0)
     found = grants([make_node("n1", 4)], jobs, teams=[team])
     assert {uid: notation(grant) for uid, grant in found.items()} == {"asks": "m0 w0", "grows": "m0 +w0@n1"}
-    assert "waits for new nodes with 4 GPUs for other jobs" in found["grows"].message
+    assert "uses 2, and 4 more are for pods that wait for new nodes; borrowing is off" in found["grows"].message
+
+
+def test_what_a_team_asks_for_keeps_no_other_team_from_the_limit_of_both():
+    teams = [make_team("dep", 4, borrow=0), make_team("a", 2, parent="dep"), make_team("b", 2, parent="dep")]
+    jobs = [
+        asking("ja", 4, team="a", waits="m0 w0 w1 w2", shape=make_shape(1, cpu=9), age=9),
+        make_job("jb", 1, team="b"),
+    ]
+    nodes = [make_node("n1", 1, cpu=8)]
+    assert outcome(nodes, jobs, teams=teams) == {"ja": "-w2 -w1 -w0 -m0", "jb": "+m0@n1"}
+
+
+def test_pods_that_may_not_ask_any_more_keep_nobody_from_the_limit():
+    jobs = [asking("asks", 2, waits="m0 w0", preemptible=False, age=9), make_job("new", 2)]
+    found = outcome([make_node("n1", 2)], jobs, teams=[make_team("team-a", 1, borrow=2)])
+    assert found == {"asks": "-w0 -m0", "new": "+m0@n1 +w0@n1"}
+
+
+def test_a_job_that_is_suspended_does_not_ask():
+    assert outcome([make_node("n1", 2)], [replace(asking(low=2, on="n1"), wants=False)]) == {"j": "-m0"}
+
+
+def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
+    early = make_snapshot(FULL, [replace(asking(low=2), nodes_from=NOW + 30)])
+    allocator = Allocator()
+    assert notation(allocator.allocate(early)["j"]) == ""
+    assert notation(allocator.allocate(replace(early, now=NOW + 30))["j"]) == "+m0@? +w0@?"
 
 
 # -- others ------------------------------------------------------------------------------------------------------------
@@ -157,6 +184,13 @@ def test_nobody_loses_a_pod_for_pods_that_wait_for_nodes():
     runs = make_job("runs", 2, team="b", on="n1 n1")
     assert outcome(nodes, [asking(low=2, waits="m0 w0"), runs], teams=teams) == {"j": "m0 w0", "runs": "m0 w0"}
     assert outcome(nodes, [asking(low=2), runs], teams=teams) == {"j": "~m0@n1 ~w0@n1", "runs": "-w0 -m0"}
+
+
+def test_a_job_that_does_not_wait_takes_what_one_like_it_left_since_it_waits():
+    teams = [make_team("team-a", 2), make_team("b", 0)]
+    jobs = [asking("asks", 2, waits="m0 w0", age=9), make_job("new", 2), make_job("runs", 2, team="b", on="n1 n1")]
+    found = outcome([make_node("n1", 2)], jobs, teams=teams)
+    assert found == {"asks": "-w0 -m0", "new": "~m0@n1 ~w0@n1", "runs": "-w0 -m0"}
 
 
 def test_what_a_team_asks_for_does_not_make_its_running_pods_anybodys_prey():
@@ -212,10 +246,29 @@ def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
     assert (found["asks"], found["takes"]) == ("m0", "~m0@n1 ~w0@n1")
 
 
-def test_pods_are_withdrawn_while_a_foreign_pod_has_a_place_reserved():
-    snapshot = make_snapshot([make_node("n1", 1, used=0)], [asking("asks", 2, waits="m0 w0")])
+def test_pods_are_withdrawn_while_pods_go_for_a_foreign_pod():
+    snapshot = make_snapshot([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
     request = make_request("r", nominated="n1", team="b")
     assert notation(allocate(replace(snapshot, requests=(request,)))["asks"]) == "-w0 -m0"
+
+
+def test_nobody_begins_to_ask_while_a_foreign_pod_is_about_to_be_bound():
+    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)])
+    request = make_request("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, requests=(request,)))["asks"]) == ""
+
+
+def test_nor_where_other_gpus_are_kept_for_their_owners():
+    teams = [make_team("owner", 2, lend=0), make_team("team-a", 0), make_team("b", 1)]
+    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)], teams=teams)
+    request = make_request("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, requests=(request,)))["asks"]) == ""
+
+
+def test_pods_that_wait_have_left_the_room_alone_that_is_free():
+    snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2, waits="m0 w0")])
+    request = make_request("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, requests=(request,)))["asks"]) == "m0 w0"
 
 
 def test_nobody_begins_to_ask_while_others_are_about_to_get_the_room():

@@ -7,7 +7,8 @@ import pytest
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.team import Quota
 from elastic_operator.settings import Settings
-from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.provision.places import asking
 from tests.plan.quota.cases import history, on, sizes
 
 N8 = (make_node("n1", 8),)
@@ -115,9 +116,9 @@ def test_those_of_them_give_to_others_that_stand_highest_among_themselves():
 
 def test_what_one_namespace_asks_new_nodes_for_keeps_no_other_from_its_share_of_the_limit():
     """The limit is four: a job of `x` waits for a node that is large enough, and two GPUs are the share of `y`."""
-    asking = make_job("x", shape=make_shape(4), nodes_from=NOW, team="x", age=9)
+    waits = asking("x", 1, waits="m0", shape=make_shape(4), team="x", age=9)
     nodes = (make_node("n1", 2), make_node("n2", 2))
-    granted = allocate(snapshot(asking, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
+    granted = allocate(snapshot(waits, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
     assert {uid: grant.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
 
 

@@ -33,11 +33,11 @@ class Account:
 
     `used` is what the team uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is
     on its way out already. `held` is the part of `used` that is only held for a job that has waited too long (37).
-    `asked` is what pods will use for which new nodes are asked for: it counts under limits only (49). `fixed` cannot be
-    taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not our jobs'.
-    `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants, `share` its
-    fair share. `path` leads from this account to the top; `outward` is the part of the path that other teams judge it
-    by (111).
+    `asked` is what pods will use that ask for new nodes: it counts under limits only, from the end of the pass on (49).
+    `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
+    our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants,
+    `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path that other
+    teams judge it by (111).
     """
 
     __slots__ = (

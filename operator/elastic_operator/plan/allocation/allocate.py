@@ -19,11 +19,10 @@ from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import (
-    asks,
+    ask_for_nodes,
     go_on_waiting,
     new_roles,
     seats_without_pods,
-    settle_asking,
 )
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
@@ -187,7 +186,7 @@ class Allocator:
         """What each job gets. The allocation returned before must not be read any more."""
         state = self._state = self._serve(snapshot)
         _settle_readiness(state)
-        settle_asking(state)
+        ask_for_nodes(state)
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
@@ -307,7 +306,7 @@ def _can_be_made_now(state: AllocationState, entry: JobEntry, seat: Seat) -> boo
 
 def _share(state: AllocationState, entry: JobEntry) -> Assignment:
     keep = tuple([member.uid for member in (*entry.kept, *go_on_waiting(entry))])
-    create = tuple(_slots(state, entry)) if entry.seats or asks(entry) else ()
+    create = tuple(_slots(state, entry)) if entry.seats or entry.asks else ()
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,

@@ -33,9 +33,8 @@ class JobEntry:
     to the number of the node that it is counted on.
 
     `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `reserves`: it is
-    not served, but its seats are held for it (37). `asked`: the GPUs that its minimum lacks, for which its pods ask for
-    new nodes (49). `withheld`: these pods are not created for now, as they would take room that becomes free for
-    others.
+    not served, but its seats are held for it (37). `asks`: pods of it ask for new nodes, for what its minimum lacks
+    (49).
 
     `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
     `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
@@ -55,8 +54,7 @@ class JobEntry:
     served: bool = False
     displaced: bool = False
     reserves: bool = False
-    asked: int | None = None
-    withheld: bool = False
+    asks: bool = False
     losses: int = 0
     takers: tuple[JobEntry, ...] = ()
     took: tuple[tuple[JobEntry, Member], ...] = ()

@@ -13,6 +13,7 @@ from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
+from elastic_operator.plan.allocation.node_requests import may_ask
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.text import listed, pods
@@ -87,7 +88,7 @@ class Explainer:
         if entry.job.waiting and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if entry.asked is None:
+        if not entry.asks and not (entry.sizes and may_ask(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
         return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))

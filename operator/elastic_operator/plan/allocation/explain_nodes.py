@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from elastic_api.status import rfc3339
 from elastic_operator.plan.allocation.entry import JobEntry
-from elastic_operator.plan.allocation.node_requests import asks
 from elastic_operator.plan.facts.times import at
 
 
 def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
-    """For a job that asks for nodes, or whose requests are held back since its pods would take room held for others."""
-    if asks(entry):
-        until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
+    """For a job that asks for nodes, or does not as its pods would take room that is meant for others."""
+    if not entry.asks:
         return (
-            f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-            " the pods are taken back, and it is tried again later."
+            f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since"
+            " pods that wait for the scheduler would take it."
         )
+    until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
     return (
-        f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since pods"
-        " that wait for the scheduler would take it."
+        f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
+        " the pods are taken back, and it is tried again later."
     )
 
 

@@ -50,12 +50,6 @@ def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -
             return Limit.QUOTA_EXHAUSTED, text
         case Rule.LIMIT:
             return _over_limit(entry, over, wanted)
-        case Rule.ASKED:
-            text = (
-                f"{wanted}; {policy(over)} may use {over.limit}, uses {over.used} and waits for new nodes with"
-                f" {over.asked} GPUs for other jobs. Wait, or give the job a higher priority."
-            )
-            return Limit.BORROWING_LIMIT_REACHED, text
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
             return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
@@ -64,17 +58,17 @@ def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -
 def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}. {no_policy(entry)}"
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_asked(over)}. {no_policy(entry)}"
         return Limit.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
-            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}; borrowing is off."
-            f" Raise borrowing.limit or the guarantee there, or wait."
+            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}{_asked(over)};"
+            f" borrowing is off. Raise borrowing.limit or the guarantee there, or wait."
         )
         return Limit.BORROWING_DISABLED, text
     text = (
         f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
-        f" {over.used}. Raise borrowing.limit there, or wait."
+        f" {over.used}{_asked(over)}. Raise borrowing.limit there, or wait."
     )
     return Limit.BORROWING_LIMIT_REACHED, text
 
@@ -100,6 +94,11 @@ def _used(account: Account) -> str:
     """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
+
+
+def _asked(account: Account) -> str:
+    """What also counts under its limit: the pods that wait for new nodes."""
+    return f", and {account.asked} more are for pods that wait for new nodes" if account.asked else ""
 
 
 def no_policy(entry: JobEntry) -> str:

@@ -10,6 +10,7 @@ from enum import Enum
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
+from elastic_operator.plan.allocation.node_requests import is_asked_for
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
@@ -53,7 +54,7 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
     if right > tier:
         return Growth.LATER
     refused = state.refusal(entry, need)
-    if not may_borrow_again(entry, right) or (refused and refused.is_final):
+    if not may_borrow_again(entry, right) or (refused and refused.is_final) or is_asked_for(state, entry, need):
         return Growth.NEVER
     if refused is None and _grow_freely(state, entry, size):
         return Growth.DONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import ask_for_nodes, step_aside
+from elastic_operator.plan.allocation.node_requests import is_asked_for, may_ask
 from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
@@ -37,25 +37,12 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
     """Give the job its minimum, or leave it what it has."""
     if entry.displaced:
         _come_back(state, entry)
-    state.set_served(entry, entry.complete or _try_beside_asked(state, entry, hopeless))
+    state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
         state.braked.pop(entry, None)
         state.set_reserves(entry, False)
     elif entry.displaced:
         state.release_all(entry)
-    ask_for_nodes(state, entry)
-
-
-def _try_beside_asked(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
-    """Give the job its minimum. Nodes asked for by itself or by jobs of lower priority do not stand in its way (49)."""
-    if entry.asked is None and not state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.ASKED):
-        return _complete(state, entry, hopeless)
-    mark = state.mark()
-    step_aside(state, entry)
-    if _complete(state, entry, hopeless):
-        return True
-    state.roll_back(mark)
-    return False
 
 
 def _come_back(state: AllocationState, entry: JobEntry) -> None:
@@ -70,7 +57,7 @@ def _come_back(state: AllocationState, entry: JobEntry) -> None:
 def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
-    if entry.failed_at(entry.minimum, state.now) or (refused and refused.is_final):
+    if entry.failed_at(entry.minimum, state.now) or (refused and refused.is_final) or is_asked_for(state, entry, need):
         return False
     if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that it is not as it looks
@@ -139,7 +126,7 @@ def reserve(state: AllocationState, entry: JobEntry) -> None:
     """
     need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
     supplies, account = Supplies(state), entry.account
-    if entry.asked is not None or state.refusal(entry, need, Rule.GUARANTEE):
+    if may_ask(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
         return
     if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
         return

@@ -18,7 +18,6 @@ class Rule(Enum):
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"
-    ASKED = "GPUs for which a job asks for new nodes are kept under the limit for that job"
     LENDING = "GPUs that are idle, and not lent, are kept for their owners"
 
 
@@ -34,15 +33,14 @@ class Refusal(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether it stands whoever goes: what it counts is not to be taken back, or not even used."""
-        return self.rule in (Rule.GUARANTEE, Rule.ASKED)
+        """Whether it stands whoever goes: what it counts is not to be taken back."""
+        return self.rule is Rule.GUARANTEE
 
 
 def refusal(accounts: Accounts, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
     """The first rule that keeps the job's team from using `need` more GPUs for it; only of `rules`, if any are given.
 
-    The account is the one nearest to the job's. What the job itself asks new nodes for is part of what it needs, so it
-    does not count twice.
+    The account is the one nearest to the job's.
     """
     if entry.account is None:
         return None
@@ -56,22 +54,11 @@ def refusal(accounts: Accounts, entry: JobEntry, need: int, *rules: Rule) -> Ref
 def _beyond_guarantee(_accounts: Accounts, entry: JobEntry, account: Account, need: int) -> Account | None:
     if entry.job.preemptible:
         return None
-    more = need - (entry.asked or 0)
-    return next((one for one in account.path if one.fixed + more > one.guaranteed), None)
+    return next((one for one in account.path if one.fixed + need > one.guaranteed), None)
 
 
 def _beyond_limit(_accounts: Accounts, _entry: JobEntry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + need > one.limit), None)
-
-
-def _kept_for_asked(accounts: Accounts, entry: JobEntry, account: Account, need: int) -> Account | None:
-    """What other namespaces without a policy ask for keeps none from its own share of what all may use together."""
-    if _beyond_limit(accounts, entry, account, need):
-        return None
-    more = need - (entry.asked or 0)
-    within_own = account.outward is not account.path and account.used + account.asked + more <= account.share
-    asked = ((one, account.asked if within_own else one.asked) for one in account.path)
-    return next((one for one, gpus in asked if one.used + gpus + more > one.limit), None)
+    return next((one for one in account.path if one.used + one.asked + need > one.limit), None)
 
 
 def _kept_for_owners(accounts: Accounts, _entry: JobEntry, account: Account, need: int) -> Account | None:
@@ -81,6 +68,5 @@ def _kept_for_owners(accounts: Accounts, _entry: JobEntry, account: Account, nee
 _WHOSE: Mapping[Rule, Callable[[Accounts, JobEntry, Account, int], Account | None]] = {
     Rule.GUARANTEE: _beyond_guarantee,
     Rule.LIMIT: _beyond_limit,
-    Rule.ASKED: _kept_for_asked,
     Rule.LENDING: _kept_for_owners,
 }

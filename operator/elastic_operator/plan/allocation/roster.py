@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
@@ -17,8 +18,8 @@ class Roster:
     """The entries, kept up to date with the snapshot's jobs.
 
     `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
-    have members to release, or members without a node. `partial` have a size that is not allowed. `gangs` are the
-    pending pods of each gang.
+    have members to release, or members without a node. `partial` have a size that is not allowed. Pods of `waiting` ask
+    for new nodes; by account. `gangs` are the pending pods of each gang.
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
@@ -33,6 +34,9 @@ class Roster:
         self.growers = Growers()
         self.odd: set[JobEntry] = set()
         self.partial: set[JobEntry] = set()
+        self.waiting: dict[Account, set[JobEntry]] = {}
+        self.waiting_gpus: Counter[Account] = Counter()
+        """The minima of `waiting`, whatever they have of them."""
         self.gangs: dict[str, set[JobEntry]] = {}
 
     def renew(
@@ -92,12 +96,18 @@ class Roster:
         self.growers.discard(entry)
         for group in (self.unserved, self.odd, self.partial):
             group.discard(entry)
+        if entry.account and entry in self.waiting.get(entry.account, ()):
+            self.waiting[entry.account].remove(entry)
+            self.waiting_gpus[entry.account] -= entry.gpus_at(entry.minimum)
 
     def _classify(self, entry: JobEntry, now: float) -> None:
         job = entry.job
         entry.served = not job.sizes or (bool(entry.sizes) and job.wants and entry.complete)
         if _is_odd(entry):
             self.odd.add(entry)
+        if job.waiting and entry.account and job.sizes:
+            self.waiting.setdefault(entry.account, set()).add(entry)
+            self.waiting_gpus[entry.account] += entry.gpus_at(entry.minimum)
         if not (job.wants and entry.sizes):
             return
         if not entry.served:

@@ -167,8 +167,7 @@ def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
     job, request = entry.job, entry.request
     if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.going_on:
         return None
-    waits_for_nodes = job.waiting or job.nodes_from is not None or entry.asked is not None
-    if waits_for_nodes or not job.preemptible or job.failed_size is not None or starves(state, entry):
+    if job.waiting or not job.preemptible or job.failed_size is not None or starves(state, entry):
         return None
     asks = entry.master, entry.worker, entry.minimum
     takes = entry.takes(state.now), request and request.preempts, state.spares_whole_jobs(entry)

@@ -32,7 +32,7 @@ class AllocationState:
     without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
     are the gangs served so far, with `tried_pods` pods in all. `taken` maps each pod (uid) that was taken to its owner,
     the pod, and the last taker. `braked` are the entries that a brake kept from taking; `going_on` are the uids of
-    takers for which pods were deleted within the last minute (138).
+    takers for which pods were deleted within the last minute (138). `asked_by` is the memory of `node_requests`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -53,6 +53,7 @@ class AllocationState:
         self.taken: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
         self.tally = Tally({})
         self.braked: dict[JobEntry, Braked] = {}
+        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
@@ -75,6 +76,7 @@ class AllocationState:
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         self.touched, self.displaced, self.given, self.options = set(), set(), {}, {}
         self.new_places, self.taken, self.braked = 0, {}, {}
+        self.asked_by = {}
         self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
         self.tally = Tally(snapshot.brakes.gone)
         self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
@@ -236,18 +238,14 @@ class AllocationState:
         for account in entry.account.path if entry.account else ():
             account.held += gpus
 
-    def set_asked(self, entry: JobEntry, gpus: int | None) -> None:
-        """Note for how many GPUs it asks for new nodes; None if it does not."""
-        if entry.asked != gpus:
-            self.journal.do(partial(self._set_asked, entry, gpus), undo=partial(self._set_asked, entry, entry.asked))
-            self.touched.add(entry)
-
-    def _set_asked(self, entry: JobEntry, gpus: int | None) -> None:
-        more = (gpus or 0) - (entry.asked or 0)
+    def ask_for_nodes(self, entry: JobEntry) -> None:
+        """Count the GPUs of what its minimum lacks under its team's limits (49)."""
+        gpus = entry.gpus_missing(entry.minimum)
+        self.journal.set(entry, "asks", True)
         for account in entry.account.path if entry.account else ():
-            account.asked += more
-            account.fixed += 0 if entry.job.preemptible else more
-        entry.asked = gpus
+            self.journal.set(account, "asked", account.asked + gpus)
+            self.journal.set(account, "fixed", account.fixed + (0 if entry.job.preemptible else gpus))
+        self.touched.add(entry)
 
     def release(self, entry: JobEntry, member: Member) -> None:
         """Give up a kept member."""

@@ -1,0 +1,73 @@
+"""Signals that ask a command to end. Its coroutine is cancelled, as asyncio does it for Ctrl-C, and so it can clean up.
+
+A handler that raised would raise between any two lines of the event loop. A task whose turn was lost there never ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
+
+from elastic_client.exits import Code
+
+T = TypeVar("T")
+
+SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
+"""Ends from outside; one that is ignored stays so, as under `nohup`."""
+
+_cancel: Callable[[], None] | None = None
+"""Cancels the coroutine that `run` runs; None where none runs, or it is cancelled already."""
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """Each of SIGNALS ends the process with Code.STOPPED meanwhile, after its coroutine if one runs."""
+    before = {one: signal.signal(one, _stop) for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns, as asyncio.run. Raises SystemExit where one of the handled SIGNALS came meanwhile."""
+    stopped = False
+
+    async def cancellable() -> T:
+        global _cancel
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def cancel() -> None:
+            nonlocal stopped
+            stopped = True
+            task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # it may wait for its next event
+
+        _cancel = cancel
+        try:
+            return await work
+        finally:
+            _cancel = None
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        if stopped:
+            sys.exit(Code.STOPPED)
+        raise
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """The second signal does not wait for what cleans up."""
+    global _cancel
+    if _cancel is None:
+        sys.exit(Code.STOPPED)
+    cancel, _cancel = _cancel, None
+    cancel()

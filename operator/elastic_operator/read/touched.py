@@ -1,0 +1,38 @@
+"""What may have changed since the last look, so that a look costs what changed and not what there is (23)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Set
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+MOST = 10_000
+"""Of more than so many it is remembered only that any may have changed: a standby replica takes none of them."""
+
+
+class Touched(Generic[K]):
+    """The keys of what was touched; at first, and after `everything`, any of them may have been."""
+
+    def __init__(self) -> None:
+        self._keys: set[K] | None = None
+
+    def add(self, *keys: K) -> None:
+        """These may have changed."""
+        if self._keys is not None:
+            self._keys.update(keys)
+            if len(self._keys) > MOST:
+                self._keys = None
+
+    def everything(self) -> None:
+        """Any of them may have changed."""
+        self._keys = None
+
+    def peek(self) -> Set[K] | None:
+        """As `take`, and they stay touched."""
+        return self._keys
+
+    def take(self) -> Set[K] | None:
+        """Those that were touched since this was last asked; None if any may have been."""
+        keys, self._keys = self._keys, set()
+        return keys
