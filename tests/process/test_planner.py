@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -566,7 +568,7 @@ def test_the_claim_and_the_volume_of_a_job_are_looked_at_anew_when_they_change()
     assert because(world) == ""
 
 
-def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monkeypatch):
+def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods_are_refused(monkeypatch):
     world = world_with_a_job()
     for name, claim in (("first", "c1"), ("second", "c2"), ("third", "")):
         world.job(name, 3, STATUSES[2], claim)
@@ -596,6 +598,17 @@ def test_of_a_claim_or_a_volume_that_changes_only_hear_the_jobs_that_use_it(monk
     assert looked_at() == ["second"]
     world.goes("volumes", "v")
     assert looked_at() == ["first", "second"]
+    for refused in (True, False):
+        world.is_refused("third", refused)
+        assert looked_at() == ["third"]
+
+
+def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
+    world = two_jobs(masters=True)
+    former = weakref.ref(world.stored)
+    world.begin_anew()
+    gc.collect()
+    assert former() is None
 
 
 def because(world: World) -> str:

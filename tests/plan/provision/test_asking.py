@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Limit
+from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate, next_change
 from tests.plan.allocate.world import (
     NOW,
@@ -172,6 +173,17 @@ def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
     allocator = Allocator()
     assert notation(allocator.allocate(early)["j"]) == ""
     assert notation(allocator.allocate(replace(early, now=NOW + 30))["j"]) == "+m0@? +w0@?"
+
+
+def test_what_waiting_jobs_ask_for_is_summed_up_once_and_only_where_the_limit_is_near(monkeypatch):
+    looked_at, may_ask = [], node_requests.may_ask
+    monkeypatch.setattr(node_requests, "may_ask", lambda state, one: looked_at.append(one) or may_ask(state, one))
+    jobs = [asking(f"asks-{number}", 2, waits="m0 w0") for number in range(50)]
+    grants(FULL, jobs, teams=[make_team("team-a", 1000)])
+    far = len(looked_at)
+    grants(FULL, jobs, teams=[make_team("team-a", 90, borrow=0)])
+    assert far <= 2 * len(jobs)
+    assert len(looked_at) - far <= 10 * len(jobs), "a few times each, not once for each other one"
 
 
 # -- others ------------------------------------------------------------------------------------------------------------
