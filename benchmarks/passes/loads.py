@@ -25,7 +25,7 @@ class Load:
 
 
 def running_jobs(count: int) -> Load:
-    """So many jobs that run in full."""
+    """`count` jobs that run in full."""
     load = Load(nodes=count * RUNNING_PODS // GPUS_PER_NODE + 1)
     for number in range(count):
         name = f"running-{number}"

@@ -185,9 +185,6 @@ async def _measure(load: Load) -> dict[str, Times]:
         controller._resync_at = 0.0
         controller.wake()
 
-    def no_change() -> None:
-        controller.wake()
-
     def one_change() -> None:
         pod = next(iter(operator.stores.pods))
         operator.stores.pods.observe_deleted(pod.metadata.uid)
@@ -195,7 +192,7 @@ async def _measure(load: Load) -> dict[str, Times]:
 
     steps: dict[str, Callable[[], None]] = {
         "take-over": lambda: None,
-        "no change": no_change,
+        "no change": controller.wake,
         "resync": resync,
         "one change": one_change,
     }

@@ -159,7 +159,7 @@ class _Connecting:
     _stream: httpcore.AsyncNetworkStream | None = None
 
     async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
-        """What httpcore traces (its extension `trace`)."""
+        """Take an event of httpcore's extension `trace`."""
         if event == "connection.connect_tcp.complete":
             self._stream = info["return_value"]
         elif event.endswith(".start_tls.failed") and self._stream is not None:

@@ -36,7 +36,10 @@ def handled() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, as asyncio.run. Raises SystemExit where one of the handled SIGNALS came meanwhile."""
+    """Run the coroutine as asyncio.run does, and return its result.
+
+    Raises SystemExit with Code.STOPPED if a handled signal has cancelled it.
+    """
     stopped = False
 
     async def cancellable() -> T:
