@@ -108,7 +108,8 @@ class World(Cluster):
             await self.advance(min(max(self.wait, SHORTEST_STEP), LONGEST_STEP))
             if self.checker.changes != before:
                 quiet_since, before = self.moments.passed, self.checker.changes
-            quiet = self.moments.passed - quiet_since >= QUIET_SECONDS
+            waits = self.operator.controller.reconciler.making_way.waiting  # for answers about a decision (139)
+            quiet = self.moments.passed - quiet_since >= QUIET_SECONDS and not waits
             if self.raising.tried_again() and quiet:
                 break
         else:

@@ -125,9 +125,12 @@ def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> 
     """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
     if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
         return None
+    seats = _seats_on(state, entry.at.get(member.uid))
+    if not (state.fits_back(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
+        return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
     mark = state.mark()
     moved = []
-    for owner, seat in _seats_on(state, entry.at.get(member.uid)):
+    for owner, seat in seats:
         if state.fits_back(entry, member):
             break
         state.stand(owner, seat)
