@@ -185,7 +185,8 @@ def test_a_job_is_resizing_from_the_decision_that_pods_go_until_they_are_gone():
     assert decided.commit_first
     assert reasons(decided)["Ready"] == ("True", "Resizing")
     assert reasons(decided)["Resizing"][0] == "True"
+    assert decided.status.last_resize_time == at(200), "growth is delayed from the decision on"
     left = make_job(group(1), spec=make_spec(), status=decided.status)
-    after = plan(left, make_grant(keep=["master-0", "worker-0"]))
+    after = plan(left, make_grant(keep=["master-0", "worker-0"]), now=230)
     assert reasons(after)["Ready"] == ("True", "Running")
-    assert after.status.last_resize_time == at(200)
+    assert reasons(after)["Resizing"][0] == "False"

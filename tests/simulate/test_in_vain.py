@@ -311,12 +311,17 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert going
         assert len(pods_of(world, green)) == 6
         assert gone["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in pods_of(world, green)}
+        now = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
+        world.server.edit(kinds.JOBS, now, {**now["spec"], "maxReplicas": 8})
+        await world.settle()
+        await world.advance(5)
+        assert limit_of(world, green) != Limit.AT_MAXIMUM
 
     with patch.object(trials.Trials, "_may_ask", lambda *_: False):
         lived(story)
 
 
-def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_is_also_to_get_pods_of_the_same_job() -> None:
+def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_giver() -> None:
     async def story(world: World) -> None:
         green = teams(world, nodes=2, red=4, blue=1)
         await world.advance(60)

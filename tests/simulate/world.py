@@ -113,7 +113,9 @@ class World(Cluster):
             if self.raising.tried_again() and quiet:
                 break
         else:
-            raise RestlessError(f"pods come and go for {MOST_STEPS} steps though nothing happens")
+            raise RestlessError(
+                f"pods come and go, or jobs wait for answers, for {MOST_STEPS} steps though nothing happens"
+            )
         await self._check_rest()
 
     async def _check_rest(self) -> None:

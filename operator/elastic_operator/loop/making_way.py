@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from elastic_api.nnodes import frozen_nnodes
-from elastic_api.status import ConditionType, JobStatus, Limit
+from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
@@ -36,6 +36,9 @@ PENDING_SECONDS = 2.0
 for 14 s, as a job that had one pod there was also to make way for a job.
 """
 
+_REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
+"""Why a job is not bigger, apart from what its own status says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -46,17 +49,17 @@ class Held:
     pods: frozenset[str] = frozenset()
     takers: frozenset[str] = frozenset()
 
-    def grant(self, grant: Grant, status: JobStatus) -> Grant:
-        """The grant for now, for a job with that status. While none of its pods goes, it is as large as it was for the
-        same reason as before.
-        """
+    def grant(self, grant: Grant, obs: Observation) -> Grant:
+        """The grant for now. While nothing about the job changes, the reason for its size does not change either."""
         if not self.pods:
             return grant
-        now = grant.holding(self.pods, status.target_replicas, self.takers)
-        told = status.condition(ConditionType.FULL_SIZE)
-        if now.release or told is None or told.reason not in list(Limit):
+        now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
+        told = obs.status.condition(ConditionType.FULL_SIZE)
+        size = len(now.keep) + len(now.create)
+        if now.release or size != obs.status.target_replicas or told is None or told.reason not in _REASONS_OF_GRANTS:
             return now
-        return replace(now, limit=Limit(told.reason), message=told.message)
+        is_of_this_spec = told.observed_generation == obs.job.generation
+        return replace(now, limit=Limit(told.reason), message=told.message) if is_of_this_spec else now
 
     def share(self, share: Assignment) -> Assignment:
         """The assignment for now, of a job that gets nothing new."""

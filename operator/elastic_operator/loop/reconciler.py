@@ -177,7 +177,7 @@ class Reconciler:
         job = obs.job
         grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
         if grant is not None:
-            grant = held.grant(grant, obs.status)
+            grant = held.grant(grant, obs)
         plan = self._planner.plan(obs, grant, now)
         plan = replace(plan, route=self._changed_route(job, plan.route), status=self._told(obs, plan.status))
         body = self._stores.jobs.get(job.uid)

@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.group import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.losses import REASONS as LOSSES
-from elastic_operator.plan.job.observation import Observation, is_leaving, is_running, set_condition
+from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.waiting import why_pods_wait
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
@@ -173,7 +173,7 @@ def _lacks_master(obs: Observation) -> bool:
 def _complete(obs: Observation, now: float) -> bool:
     if obs.finishing:
         return True
-    leaving = any(is_leaving(obs, pod) and not pod.ended for pod in obs.job.pods)
+    leaving = any((pod.deleting_since is not None or pod.uid in obs.going) and not pod.ended for pod in obs.job.pods)
     return (
         len(obs.live) == obs.status.target_replicas
         and all(map(is_running, obs.live))

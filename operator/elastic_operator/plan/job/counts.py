@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
 from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
-from elastic_operator.plan.job.observation import Observation, is_leaving, is_running
+from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
@@ -74,7 +74,7 @@ def _resizing(status: JobStatus) -> bool:
 
 
 def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> bool:
-    leaving = any(is_leaving(obs, pod) for pod in obs.job.pods)
+    leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     return len(running) == obs.status.target_replicas > 0 and not leaving and is_whole(obs, now)
 
 

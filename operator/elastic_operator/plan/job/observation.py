@@ -137,11 +137,6 @@ def master_of(obs: Observation) -> OwnPod | None:
     return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
 
 
-def is_leaving(obs: Observation, pod: OwnPod) -> bool:
-    """Whether the pod is being deleted, or the plan deletes it."""
-    return pod.deleting_since is not None or pod.uid in obs.going
-
-
 def is_running(pod: OwnPod) -> bool:
     """Whether the pod's main container runs."""
     return pod.main.running_since is not None and pod.main.exit_code is None
