@@ -190,12 +190,19 @@ class Cluster:
         gpus: int = 8,
         prefix: str = "k",
         labels: Mapping[str, str] | None = None,
+        lease_seconds: int = fakenodes.LEASE_SECONDS,
         progress: Progress | None = None,
     ) -> list[str]:
         """Add `count` nodes that KWOK plays, PREFIX1 and so on; their names, once they are Ready. See `fakenodes`."""
-        progress = progress or Progress()
         return fakenodes.add(
-            self.api, self.layout, count=count, gpus=gpus, prefix=prefix, labels=labels or {}, progress=progress
+            self.api,
+            self.layout,
+            count=count,
+            gpus=gpus,
+            prefix=prefix,
+            labels=labels or {},
+            lease_seconds=lease_seconds,
+            progress=progress or Progress(),
         )
 
     def load_image(self, archive: Path, *, progress: Progress | None = None) -> None:

@@ -28,6 +28,7 @@ ANNOTATION = "kwok.x-k8s.io/node"
 POD_CIDR = "10.245.0.0/16"
 # Renewed after a quarter of it, so that the controller manager, patient for 12 s, may miss one.
 LEASE_SECONDS = 20
+KUBELETS_LEASE_SECONDS = 40
 READY_SECONDS = 120.0
 PARALLEL_REQUESTS = 8
 OWN = Path(__file__).parent / "tools" / "kwok"
@@ -35,13 +36,24 @@ CAPACITY = {"cpu": "192", "memory": "2Ti", "ephemeral-storage": "1Ti", "pods": "
 
 
 def add(
-    api: Api, layout: Layout, *, count: int, gpus: int, prefix: str, labels: Mapping[str, str], progress: Progress
+    api: Api,
+    layout: Layout,
+    *,
+    count: int,
+    gpus: int,
+    prefix: str,
+    labels: Mapping[str, str],
+    lease_seconds: int,
+    progress: Progress,
 ) -> list[str]:
-    """Add PREFIX1 ... PREFIXcount, those that exist left as they are; return their names when all are Ready."""
+    """Add PREFIX1 ... PREFIXcount, those that exist left as they are; return their names when all are Ready.
+
+    `lease_seconds` is how long a node's lease lasts; the first call decides for all.
+    """
     added = [f"{prefix}{number}" for number in range(1, count + 1)]
     if names.NODE_RULE.fullmatch(f"{prefix}1"):
         raise DevclusterError(f"prefix={prefix!r} is that of real nodes: write another, such as k")
-    start(layout, progress)
+    start(layout, progress, lease_seconds=lease_seconds)
     with progress.step(f"adding {count} fake nodes of {gpus} GPUs"), ThreadPoolExecutor(PARALLEL_REQUESTS) as pool:
         list(pool.map(lambda name: api.create("/api/v1/nodes", _node(name, gpus=gpus, labels=labels)), added))
         wait_until(
@@ -53,7 +65,7 @@ def add(
     return added
 
 
-def start(layout: Layout, progress: Progress) -> None:
+def start(layout: Layout, progress: Progress, *, lease_seconds: int = LEASE_SECONDS) -> None:
     """Start kwok, building it if need be; one that runs already is left alone."""
     folder = binaries.ensure_module(binaries.KWOK, progress)
     kubeconfig = control_plane.kubeconfig_of(layout, "kwok")
@@ -61,11 +73,11 @@ def start(layout: Layout, progress: Progress) -> None:
         authority = pki.pair(layout.pki, "ca")
         client = pki.issue(authority, layout.pki, "kwok", common_name="kwok", organization="system:masters")
         control_plane.write_kubeconfig(layout, "kwok", client)
-    command = _command(folder, kubeconfig)
+    command = _command(folder, kubeconfig, lease_seconds)
     processes.start(layout, PART, command, inside=network.anchor(layout, network.CONTROL_PLANE))
 
 
-def _command(folder: Path, kubeconfig: Path) -> list[str]:
+def _command(folder: Path, kubeconfig: Path, lease_seconds: int) -> list[str]:
     stages = (folder / Path(file).name for file in binaries.KWOK.files)
     configs = [OWN / "options.yaml", *stages, OWN / "pod-delete.yaml"]
     return [
@@ -74,7 +86,7 @@ def _command(folder: Path, kubeconfig: Path) -> list[str]:
         *(f"--config={config}" for config in configs),
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={ANNOTATION}=fake",
-        f"--node-lease-duration-seconds={LEASE_SECONDS}",
+        f"--node-lease-duration-seconds={lease_seconds}",
         f"--cidr={POD_CIDR}",
     ]
 

@@ -23,6 +23,7 @@ from demo.kube import Kube
 from devcluster import cluster as clusters
 from devcluster import projectimage, torchtree
 from devcluster.cluster import Cluster
+from devcluster.fakenodes import KUBELETS_LEASE_SECONDS
 from devcluster.names import Layout
 from devcluster.progress import Progress
 
@@ -113,6 +114,14 @@ class Place:
                 raise BenchError(f"waited {seconds:.0f} s for {what} in vain; logs are in {self.cluster.layout.logs}")
             time.sleep(pause)
         return found
+
+    def add_nodes(
+        self, count: int, *, gpus: int, prefix: str = "k", labels: Mapping[str, str] | None = None, progress: Progress
+    ) -> None:
+        """Add fake nodes. They renew their leases as seldom as kubelets, as no node is lost here."""
+        self.cluster.add_fake_nodes(
+            count, gpus=gpus, prefix=prefix, labels=labels, lease_seconds=KUBELETS_LEASE_SECONDS, progress=progress
+        )
 
     def now(self) -> float:
         """The audit log's clock, which is this machine's."""

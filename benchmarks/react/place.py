@@ -24,7 +24,7 @@ def standing(name: str, plan: Scenario, *, replicas: int, keep: bool, progress: 
         for pool, count in (("full", plan.full_nodes), ("roomy", plan.roomy_nodes)):
             labels = scenario.pool(pool)
             gpus = scenario.GPUS_PER_NODE
-            place.cluster.add_fake_nodes(count, gpus=gpus, prefix=f"{pool}-", labels=labels, progress=progress)
+            place.add_nodes(count, gpus=gpus, prefix=f"{pool}-", labels=labels, progress=progress)
         yield place
 
 

@@ -21,7 +21,7 @@ PLAIN_REQUESTS = 16
 
 def fill(place: Place, plan: Scenario, progress: Progress) -> None:
     """The nodes, the teams, and jobs that run with as many pods as they can use, on every GPU."""
-    place.cluster.add_fake_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
+    place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
     with progress.step(f"{len(plan.guarantees)} teams"):
         for name, guaranteed in plan.guarantees.items():
             place.create(f"{ELASTIC}/gpuquotapolicies", scenario.policy(name, guaranteed))

@@ -16,7 +16,7 @@ READY_SECONDS = 60.0
 
 def fill(place: Place, progress: Progress) -> None:
     """The nodes, the two teams, and the job, running on all nodes."""
-    place.cluster.add_fake_nodes(SMALL_NODES, gpus=1, prefix=PREFIX, progress=progress)
+    place.add_nodes(SMALL_NODES, gpus=1, prefix=PREFIX, progress=progress)
     for name in (SMALL_BORROWER, SMALL_OWNER):
         place.create(f"{ELASTIC}/gpuquotapolicies", scenario.policy(name, GUARANTEED))
         place.create_namespace(name)

@@ -57,7 +57,7 @@ def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progr
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
     ) as place:
-        place.cluster.add_fake_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
+        place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
         place.create_namespace(NAMESPACE)
         return measure(place, plan, replicas, progress)
 

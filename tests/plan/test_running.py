@@ -174,3 +174,19 @@ def test_growth_that_is_withdrawn_before_its_pod_is_there_is_excused(pods, relea
     job = make_job(group(pods - 1), status=started(1).model_copy(update={"target_replicas": 3, "replicas": pods}))
     [change, *_] = plan(job, make_grant(keep=["master-0", "worker-0"], release=release)).status.history
     assert (change.from_, change.to, change.excused) == (3, 2, excused)
+
+
+def test_a_job_is_resizing_from_the_decision_that_pods_go_until_they_are_gone():
+    job = make_job(group(3), spec=make_spec(), status=started(4))
+    taken = make_grant(
+        keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=Limit.HIGHER_PRIORITY_JOBS
+    )
+    decided = plan(job, taken)
+    assert decided.commit_first
+    assert reasons(decided)["Ready"] == ("True", "Resizing")
+    assert reasons(decided)["Resizing"][0] == "True"
+    assert decided.status.last_resize_time == at(200), "growth is delayed from the decision on"
+    left = make_job(group(1), spec=make_spec(), status=decided.status)
+    after = plan(left, make_grant(keep=["master-0", "worker-0"]), now=230)
+    assert reasons(after)["Ready"] == ("True", "Running")
+    assert reasons(after)["Resizing"][0] == "False"

@@ -62,7 +62,7 @@ def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
 MUTANTS: dict[str, tuple[int, Callable[[], Any]]] = {
     "pods of jobs that are over have no claim": (1, _instead(planner, "held", lambda _seen: ())),
     "a grace of a day is a day": (0, _instead(read.Reader, "grace_ceiling", lambda _reader, _namespace: DAY)),
-    "a node is kept for as long as a pod was made to take": (4, _instead(Reclaimer, "_grace_seconds", lambda *_: DAY)),
+    "a node is kept for as long as a pod was made to take": (14, _instead(Reclaimer, "_grace_seconds", lambda *_: DAY)),
     "deleted pods that no node has count": (21, _instead(ledger, "_will_never_run", lambda _pod: False)),
 }
 BEYOND = {

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from elastic_api.status import ConditionType, Limit
 from elastic_operator.loop import trials
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
@@ -286,6 +287,12 @@ def test_of_more_takers_than_are_asked_about_in_the_time_an_answer_holds_each_ge
         lived(story)
 
 
+def limit_of(world: World, job: Body) -> str:
+    """Why the job is not bigger, by its status."""
+    now = world.server.find(kinds.JOBS, job["metadata"]["namespace"], job["metadata"]["name"]) or {}
+    return next(str(one["reason"]) for one in now["status"]["conditions"] if one["type"] == ConditionType.FULL_SIZE)
+
+
 def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
     async def story(world: World) -> None:
         green = teams(world, nodes=2, red=4)
@@ -294,6 +301,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert len(pods_of(world, green)) == 6
         world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
         await world.advance(30)
+        assert limit_of(world, green) == Limit.AT_MAXIMUM
         going = {uid: who for uid, who in world.operator.allocation.taken.items() if who.team == "red"}
         node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
         others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
@@ -303,6 +311,26 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert going
         assert len(pods_of(world, green)) == 6
         assert gone["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in pods_of(world, green)}
+        now = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
+        world.server.edit(kinds.JOBS, now, {**now["spec"], "maxReplicas": 8})
+        await world.settle()
+        await world.advance(5)
+        assert limit_of(world, green) != Limit.AT_MAXIMUM
+
+    with patch.object(trials.Trials, "_may_ask", lambda *_: False):
+        lived(story)
+
+
+def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_giver() -> None:
+    async def story(world: World) -> None:
+        green = teams(world, nodes=2, red=4, blue=1)
+        await world.advance(60)
+        pod, job = add_stranger(world, "blue"), add_job(world, "red", minReplicas=4, maxReplicas=4)
+        await world.settle()
+        await world.advance(6)
+        assert node_of(world.server.find(kinds.PODS, "blue", pod["metadata"]["name"]) or {})
+        assert not pods_of(world, job)
+        assert len(pods_of(world, green)) == 7
 
     with patch.object(trials.Trials, "_may_ask", lambda *_: False):
         lived(story)

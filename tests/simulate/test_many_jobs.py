@@ -129,3 +129,21 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
 
     with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
         lived(story)
+
+
+def test_no_plan_is_made_for_a_job_while_one_is_carried_out() -> None:
+    calls: list[str] = []
+    plan = noted(planner.Planner.plan, lambda _planner, obs, *_: str(obs.job.name), calls)
+
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        controller = world.operator.controller
+        with patch.object(planner.Planner, "plan", plan):
+            controller.run_pass()
+            assert len(calls) == JOBS
+            controller.run_pass()
+            assert len(calls) == JOBS
+        await world.advance(30)
+        assert sum(bool(owner_of(pod)) for pod in world.server.all(kinds.PODS)) == JOBS
+
+    lived(story)

@@ -108,11 +108,14 @@ class World(Cluster):
             await self.advance(min(max(self.wait, SHORTEST_STEP), LONGEST_STEP))
             if self.checker.changes != before:
                 quiet_since, before = self.moments.passed, self.checker.changes
-            quiet = self.moments.passed - quiet_since >= QUIET_SECONDS
+            waits = self.operator.controller.reconciler.making_way.waiting  # for answers about a decision (139)
+            quiet = self.moments.passed - quiet_since >= QUIET_SECONDS and not waits
             if self.raising.tried_again() and quiet:
                 break
         else:
-            raise RestlessError(f"pods come and go for {MOST_STEPS} steps though nothing happens")
+            raise RestlessError(
+                f"pods come and go, or jobs wait for answers, for {MOST_STEPS} steps though nothing happens"
+            )
         await self._check_rest()
 
     async def _check_rest(self) -> None:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from elastic_api.nnodes import frozen_nnodes
+from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
@@ -30,6 +31,13 @@ from elastic_operator.read.jobs import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
+PENDING_SECONDS = 2.0
+"""The same if some of its pods go for pending pods of others, about which nothing is asked. One node of a gang waited
+for 14 s, as a job that had one pod there was also to make way for a job.
+"""
+
+_REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
+"""Why a job is not bigger, apart from what its own status says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +49,17 @@ class Held:
     pods: frozenset[str] = frozenset()
     takers: frozenset[str] = frozenset()
 
-    def grant(self, grant: Grant, size: int) -> Grant:
-        """The grant for now, for a job that has had that size."""
-        return grant.holding(self.pods, size, without=self.takers) if self.pods else grant
+    def grant(self, grant: Grant, obs: Observation) -> Grant:
+        """The grant for now. While nothing about the job changes, the reason for its size does not change either."""
+        if not self.pods:
+            return grant
+        now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
+        told = obs.status.condition(ConditionType.FULL_SIZE)
+        size = len(now.keep) + len(now.create)
+        if now.release or size != obs.status.target_replicas or told is None or told.reason not in _REASONS_OF_GRANTS:
+            return now
+        is_of_this_spec = told.observed_generation == obs.job.generation
+        return replace(now, limit=Limit(told.reason), message=told.message) if is_of_this_spec else now
 
     def share(self, share: Assignment) -> Assignment:
         """The assignment for now, of a job that gets nothing new."""
@@ -79,7 +95,8 @@ class MakingWay:
             self._waits_since.pop(uid, None)
             return Held()
         now = time.monotonic()
-        if not self._fresh or now < self._waits_since.setdefault(uid, now) + TOGETHER_SECONDS:
+        longest = PENDING_SECONDS if allocation.has_pending_takers(uid) else TOGETHER_SECONDS
+        if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
             return Held(frozenset(released))
         names = frozenset(self._seen[taker].job.key for taker in waiting if taker in self._seen)
         return Held(allocation.staying(uid, waiting), names)

@@ -10,8 +10,8 @@ STORM_SECONDS = 1.0
 few GPUs, a chain of five to ten passes, is over before.
 """
 STORM_REST = 4.0
-MOST_REST_SECONDS = 0.1
-"""An owner of GPUs does not wait for longer than this at each step of a reclaim, however long passes take."""
+MOST_REST_SECONDS = 0.5
+"""In a storm, each of the five to ten steps of a reclaim waits for no longer than this, however long passes take."""
 
 
 @dataclass(slots=True)

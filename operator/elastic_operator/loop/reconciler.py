@@ -132,7 +132,13 @@ class Reconciler:
             (self._held_back if self.dispatcher.holds_back(uid) else self.behind)[uid] = None
 
     def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside."""
+        """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside.
+
+        While a plan is carried out, nothing can be begun for the job, and it is decided on again at the end.
+        """
+        if self.dispatcher.busy(obs.job.uid):
+            self._planner.forget_plan(obs.job.uid)
+            return False
         try:
             if self._planner.is_planned(obs, allocation, time.monotonic()):
                 return False
@@ -171,7 +177,7 @@ class Reconciler:
         job = obs.job
         grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
         if grant is not None:
-            grant = held.grant(grant, obs.status.target_replicas)
+            grant = held.grant(grant, obs)
         plan = self._planner.plan(obs, grant, now)
         plan = replace(plan, route=self._changed_route(job, plan.route), status=self._told(obs, plan.status))
         body = self._stores.jobs.get(job.uid)

@@ -11,6 +11,9 @@ import pytest
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.allocation.gangs import MOST_PODS
 from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.allocation.preemption.preempt import give_back
+from elastic_operator.plan.allocation.rounds import serve
+from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
@@ -181,3 +184,16 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), requests=requests))
     assert found["c"].replicas == 4
     assert len(found.reclaims) in {0, 2}
+
+
+def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
+    """Else each pod that goes for a gang costs a try in each round: half a second for 100 nodes."""
+    nodes = (make_node("n0", 2), make_node("n1", 8), make_node("n2", 8))
+    jobs = tuple(make_job(f"b{i}", 1, 9, team="b", on=f"n0 {on(f'n{i}', 8)}") for i in (1, 2))
+    teams = (make_team("a", 16), make_team("b", 2))
+    state = AllocationState(replace(make_snapshot(nodes, jobs, teams=teams), requests=gang(2, 8)))
+    serve(state)
+    moves = state.journal.moves
+    give_back(state)
+    assert len(state.tally.going) == 16
+    assert state.journal.moves == moves

@@ -140,6 +140,10 @@ class Allocation(Mapping[str, Grant]):
         found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.request is None}
         return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
 
+    def has_pending_takers(self, uid: str) -> bool:
+        """Whether pods of that job go for pending pods of others."""
+        return any(taker.request for taker in self._takers.get(self._entries[uid], {}).values())
+
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
         entry = self._entries[uid]

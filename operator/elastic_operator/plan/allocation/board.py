@@ -226,6 +226,15 @@ class Board:
         self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
         return True
 
+    def has_room(self, ask: PodRequirements) -> bool:
+        """Whether one more such pod has room anywhere soon."""
+        if self.known_short(ask, 1):
+            return False
+        if self.find(ask) is not None:
+            return True
+        self.remember_short(ask, 1)
+        return False
+
     def known_short(self, ask: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
         return count >= self._too_many.get(ask, count + 1)

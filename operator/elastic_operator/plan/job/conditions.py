@@ -173,7 +173,7 @@ def _lacks_master(obs: Observation) -> bool:
 def _complete(obs: Observation, now: float) -> bool:
     if obs.finishing:
         return True
-    leaving = any(pod.deleting_since is not None and not pod.ended for pod in obs.job.pods)
+    leaving = any((pod.deleting_since is not None or pod.uid in obs.going) and not pod.ended for pod in obs.job.pods)
     return (
         len(obs.live) == obs.status.target_replicas
         and all(map(is_running, obs.live))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_api.template import nproc_of
@@ -16,7 +16,7 @@ from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
-def with_counts(obs: Observation, now: float, going: Set[str] = frozenset()) -> JobStatus:
+def with_counts(obs: Observation, now: float) -> JobStatus:
     """The status with its counts brought up to date; `obs.live` are the pods that stay."""
     status, job = obs.status, obs.job
     running = [pod for pod in obs.live if is_running(pod)]
@@ -31,7 +31,7 @@ def with_counts(obs: Observation, now: float, going: Set[str] = frozenset()) -> 
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
         "pods": [
-            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in going and _may_be_told(pod, status))
+            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
             for pod in _listed(job.pods)
         ],
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),

@@ -25,6 +25,7 @@ class Observation:
     `live` are the members, master first; `gone` are the pods to delete, each with the reason. No pods are created
     before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
     ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
+    `going` are the pods (uids) that the plan deletes.
     `avoided` are nodes on which no pod is created now, with reason and time in words (137).
 
     Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
@@ -47,6 +48,7 @@ class Observation:
     held_back: bool = False
     finishing: bool = False
     commit: bool = False
+    going: frozenset[str] = frozenset()
     events: tuple[Event, ...] = ()
     wake_at: tuple[float, ...] = ()
 

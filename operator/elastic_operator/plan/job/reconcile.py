@@ -59,8 +59,8 @@ def _plan(
     creates: tuple[CreatePod, ...],
     now: float,
 ) -> Plan:
-    status = with_counts(obs, now, going=frozenset(pod.uid for pod in deletes))
-    status = with_conditions(replace(obs, status=status), grant, now)
+    obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
+    status = with_conditions(replace(obs, status=with_counts(obs, now)), grant, now)
     due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(

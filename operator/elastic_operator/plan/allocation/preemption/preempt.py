@@ -125,9 +125,12 @@ def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> 
     """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
     if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
         return None
+    seats = _seats_on(state, entry.at.get(member.uid))
+    if not (state.fits_back(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
+        return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
     mark = state.mark()
     moved = []
-    for owner, seat in _seats_on(state, entry.at.get(member.uid)):
+    for owner, seat in seats:
         if state.fits_back(entry, member):
             break
         state.stand(owner, seat)
@@ -141,6 +144,8 @@ def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> 
 
 
 def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:
-    """The seats on the node that may move, those of the weakest jobs first."""
+    """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
+    count: a try that is rolled back changes it.
+    """
     here = [] if node is None else [(c, s) for c, s in state.seated[node] if not (c.request and c.request.promised)]
-    return sorted(here, key=lambda pair: -pair[0].rank)
+    return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))
