@@ -28,6 +28,7 @@ ANNOTATION = "kwok.x-k8s.io/node"
 POD_CIDR = "10.245.0.0/16"
 # Renewed after a quarter of it, so that the controller manager, patient for 12 s, may miss one.
 LEASE_SECONDS = 20
+# For clusters whose controller manager is more patient than that: renewed every 10 s, as kubelets renew theirs.
 KUBELETS_LEASE_SECONDS = 40
 READY_SECONDS = 120.0
 PARALLEL_REQUESTS = 8

@@ -33,7 +33,7 @@ TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
 PENDING_SECONDS = 2.0
 """The same if some of its pods go for pending pods of others, about which nothing is asked. One node of a gang waited
-for 14 s, as a job that had one pod there was also to make way for a job.
+for 14 s, as a job with one pod there also had to make way for a job.
 """
 
 _REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
@@ -50,7 +50,7 @@ class Held:
     takers: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant for now. While nothing about the job changes, the reason for its size does not change either."""
+        """The grant while these pods stay. With the same spec and size, the reason for the size is that of before."""
         if not self.pods:
             return grant
         now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
