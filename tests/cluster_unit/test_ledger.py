@@ -187,6 +187,46 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
     assert ledger.node_usage("n1").used[GPU] == 1
 
 
+def test_a_pod_without_a_node_keeps_its_place_after_its_job_is_gone_until_its_deletion_is_asked_for():
+    jobs = dict(JOBS)
+    waiting, deleted = pinned(), pinned(rv=3, **DELETING)
+    ledger = ledger_of(waiting, jobs=jobs)
+    jobs.clear()
+    ledger.job_changed(JOB_UID)
+    assert ledger.node_usage("n1").used[GPU] == 1
+    changed = pinned(rv=2, labels={"a": "b"})
+    ledger.pod_changed(waiting, changed)
+    assert ledger.node_usage("n1").used[GPU] == 1
+    ledger.pod_changed(changed, deleted)
+    assert ledger.node_usage("n1") == Usage()
+    ledger.pod_changed(deleted, None)
+    assert ledger.node_usage("n1") == Usage()
+
+
+def test_a_pod_without_a_node_that_was_never_of_a_job_uses_none():
+    assert ledger_of(pinned(), jobs={}).node_usage("n1") == Usage()
+
+
+def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
+    """kube-scheduler evicts a pod of ours for it. In that room ours must not come again, only to be evicted again."""
+    waiting = pod("urgent", cpu="2")
+    nominated = pod("urgent", cpu="2", rv=2, status={"nominatedNodeName": "n1"})
+    ledger = ledger_of(waiting)
+    assert ledger.node_usage("n1") == Usage()
+    ledger.pod_changed(waiting, nominated)
+    assert ledger.node_usage("n1").used == {"cpu": 2000, "pods": 1}
+    bound = pod("urgent", cpu="2", rv=3, node="n2")
+    ledger.pod_changed(nominated, bound)
+    assert ledger.node_usage("n1") == Usage()
+    assert ledger.node_usage("n2").used == {"cpu": 2000, "pods": 1}
+
+
+def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
+    ledger = ledger_of(pod("urgent", gpus=1, phase="Pending", status={"nominatedNodeName": "n1"}))
+    assert [waiting.metadata.name for waiting in ledger.waiting()] == ["urgent"]
+    assert ledger.node_usage("n1") == Usage()
+
+
 def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
     uid = assume_worker(ledger, 0)

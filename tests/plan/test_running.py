@@ -159,10 +159,19 @@ def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
     assert "Suspended" not in starts.status.condition("Ready").message
 
 
-@pytest.mark.parametrize(("size_before", "gone"), [(3, ["toy-worker-0"]), (0, ["toy-master-0", "toy-worker-0"])])
-def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest_if_it_has_run(size_before, gone):
+@pytest.mark.parametrize(
+    ("size_before", "changed", "gone"),
+    [
+        pytest.param(3, 190, ["toy-worker-0"], id="has run"),
+        pytest.param(0, 0, ["toy-master-0", "toy-worker-0"], id="starts"),
+        pytest.param(3, 0, ["toy-master-0", "toy-worker-0"], id="starts again after a loss"),
+    ],
+)
+def test_a_job_below_its_minimum_that_gives_another_pod_keeps_the_rest_if_it_has_run(size_before, changed, gone):
     """If it has only begun to start, it gives back all of them: no training is lost (142)."""
-    change = Change(time=at(190), from_=size_before, to=2, reason="PodLost" if size_before else "Started", message="")
+    change = Change(
+        time=at(changed), from_=size_before, to=2, reason="PodLost" if size_before else "Started", message=""
+    )
     status = make_status(target_replicas=2, history=[change])
     job = make_job(group(1, nnodes=(3, 4096)), spec=make_spec(minReplicas=3), status=status)
     planned = plan(job, make_grant(keep=["master-0"], release=["worker-0"]))

@@ -97,9 +97,13 @@ class Evictions:
         return held + sum(requests[GPU] for _, requests in ours)
 
     def _coming(self) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-        """Job, node and requests of the pods that are planned and not made yet."""
-        made = {(owner_of(p)["uid"], name_of(p)) for p in self.server.all(kinds.PODS) if owner_of(p) and staying(p)}
+        """Job, node and requests of the pods that are planned and not made yet.
+
+        A pod that is to go and come again elsewhere counts as not made, though its deletion may have failed so far.
+        """
+        pods = [pod for pod in self.server.all(kinds.PODS) if owner_of(pod) and staying(pod)]
         for uid, grant in self.allocation.items():
+            made = {(owner_of(pod)["uid"], name_of(pod)) for pod in pods if pod["metadata"]["uid"] not in grant.release}
             if uid in self.jobs:
                 for slot in grant.create:
                     name = f"{name_of(self.jobs[uid])}-{slot.role}-{slot.index}"

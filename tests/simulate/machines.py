@@ -34,6 +34,11 @@ class Machines:
         self._scheduler = Scheduler(server)
         self.never = self._scheduler.never
 
+    @property
+    def overtook(self) -> bool:
+        """Whether in the last step a pod was bound in the room of one that is pinned there and waits."""
+        return self.schedules and self._scheduler.overtook
+
     def step(self) -> None:
         """Everybody does what is to be done now, once: between a pod's end and the next one in its room is a pass."""
         self._collect_garbage()

@@ -169,9 +169,7 @@ class _Unasked(Taking):
 
     def copy(self) -> Taking:
         """Another one that may."""
-        other = _Unasked(self.taker, self.need, growing=self.growing)
-        other._taken = dict(self._taken)
-        return other
+        return _Unasked(self.taker, self.need, growing=self.growing)
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:

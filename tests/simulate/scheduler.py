@@ -40,9 +40,12 @@ class Scheduler:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.never: set[str] = set()
+        self.overtook = False
+        """Whether in the last step a pod was bound in the room of one that is pinned there and waits."""
 
     def step(self) -> None:
         """Everybody who waits is tried once."""
+        self.overtook = False
         waiting = [
             p
             for p in self.server.all(PODS)
@@ -51,10 +54,12 @@ class Scheduler:
         if not waiting:
             return
         held = self._held()
+        had_room = {pod["metadata"]["uid"] for pod in waiting if pinned_to(pod) and self._place(pod, held)}
         for pod in sorted(waiting, key=lambda p: -pod_priority(p)):
-            node = next(self._places(pod, held), None) if pod["metadata"]["uid"] not in self.never else None
+            node = self._place(pod, held)
             if node is None:
                 self._cannot_place(pod, held)
+                self.overtook |= pod["metadata"]["uid"] in had_room
                 continue
             held.setdefault(name_of(node), []).append(requests_of(pod))
             status = {name: value for name, value in pod["status"].items() if name != "nominatedNodeName"}
@@ -69,6 +74,9 @@ class Scheduler:
             if node_of(pod) and not ended(pod):
                 held.setdefault(node_of(pod), []).append(requests_of(pod))
         return held
+
+    def _place(self, pod: Body, held: dict[str, list[Amounts]]) -> Body | None:
+        return None if pod["metadata"]["uid"] in self.never else next(self._places(pod, held), None)
 
     def _places(self, pod: Body, held: dict[str, list[Amounts]]) -> Iterator[Body]:
         """Where it fits: the node that it is nominated for before all others."""

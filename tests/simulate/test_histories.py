@@ -12,14 +12,12 @@ FEW, SOME, MANY = 20, 60, 10_000
 """The first 60 histories take the operator through 99.7 % of the steps from line to line that 150 take it through."""
 SOME_WITH_ERRORS = 12
 KNOWN = {
-    261: "a pod that kube-scheduler evicts sticks in Terminating, and another of its job is made in room that is kept",
+    3723: "a pod of another job fails between the decision that a pod goes and its deletion, so both have room",
+    5166: "a job goes for the growth of another one, and a pending pod, which is not nominated yet, gets the room",
 }
-"""Histories in which a rule does not hold yet, with why: each must go on failing until it is mended."""
-MENDED = (517, 642, 821, 1418, 1593, 1607)
+"""Of 5,300 histories those in which a rule does not hold yet, with why: each must go on failing until it is mended."""
+MENDED = (302, 315, 319, 517, 615, 642, 730, 747, 821, 914, 1418, 1593, 1607, 1817, 1953, 2543)
 """Histories beyond the first 300 in which a rule did not hold once."""
-GOES = "a job goes whose pods no node has yet, and their places are given away before they are deleted"
-KNOWN_WITH_ERRORS = {29: GOES}
-"""The same among the histories with errors."""
 
 
 def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator):
@@ -54,8 +52,7 @@ def test_the_rules_hold_in_every_history(seeds):
 )
 def test_the_rules_hold_for_all_others_where_the_operator_raises_for_one_object(seeds):
     for seed in seeds:
-        if seed not in KNOWN_WITH_ERRORS:
-            run_history(seed, with_errors=True)
+        run_history(seed, with_errors=True)
 
 
 @pytest.mark.simulation
@@ -66,9 +63,8 @@ def test_what_went_wrong_once_does_not_any_more(seed):
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize(
-    ("seed", "with_errors"), [*((seed, False) for seed in KNOWN), *((seed, True) for seed in KNOWN_WITH_ERRORS)]
-)
-def test_what_is_known_to_go_wrong_still_does(seed, with_errors):
+@pytest.mark.extended
+@pytest.mark.parametrize("seed", KNOWN)
+def test_what_is_known_to_go_wrong_still_does(seed):
     with pytest.raises(ViolationError):
-        run_history(seed, with_errors=with_errors)
+        run_history(seed)

@@ -15,13 +15,11 @@ from elastic_operator.read import jobs as read
 from elastic_operator.read import ledger
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
-from tests.simulate.test_histories import GOES, batches
+from tests.simulate.test_histories import batches
 from tests.simulate.violation import ViolationError
 
 FEW, SEEDS, MANY = 12, 300, 5_000
 KNOWN = {
-    **dict.fromkeys((60, 73, 192), GOES),
-    81: "kube-scheduler evicts pods of two jobs for one pod; while one sticks in Terminating, the other comes again",
     159: "a forged pod that no node has counts as leaving, and a plain pod is nominated for the room that it never had",
     238: "a job is suspended, a forged pod of its could not be deleted, and its place is given away in the same pass",
 }

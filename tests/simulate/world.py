@@ -83,6 +83,8 @@ class World(Cluster):
             before, leader = self.server.revision, self.operator
             await self.run_pass()
             self.machines.step()
+            if self.machines.overtook:
+                self.checker.look_away()
             if self.server.revision == before and self.operator is leader and not leader.reports_soon:
                 break
             self.moments.passed += 1.0

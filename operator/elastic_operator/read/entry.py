@@ -21,7 +21,8 @@ class Entry:
 
     `node` is where it is bound or pinned. `claims` is the uid of the job that it names as its controller, `own` what it
     is to that job if that is true. `waits`: it is not ours, asks for GPUs, and has no node yet. `unread`: it could not
-    be read.
+    be read. `orphan`: it was ours, and its job is gone. `nominated`: kube-scheduler keeps the node for this pod of
+    others, which asks for no GPUs.
     """
 
     pod: Pod
@@ -32,11 +33,21 @@ class Entry:
     own: OwnPod | None
     waits: bool = False
     unread: bool = False
+    orphan: bool = False
+    nominated: bool = False
 
     @property
     def holds(self) -> bool:
-        """Whether it is a pod of others that uses a node."""
-        return self.own is None and bool(self.pod.spec.node_name) and not convert.ended(self.pod)
+        """Whether it is a pod of others that uses a node.
+
+        An orphan without a node counts where it is pinned until its deletion is asked for: the garbage collector asks
+        some time after the job is gone, and kube-scheduler may bind the pod before that. A pod that kube-scheduler has
+        made room for by preemption counts there, or ours would come again in that room and be evicted again.
+        """
+        if self.own is not None or convert.ended(self.pod):
+            return False
+        comes = (self.orphan or self.nominated) and self.pod.metadata.deletion_timestamp is None
+        return bool(self.pod.spec.node_name) or comes
 
     @property
     def plain(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -149,9 +149,15 @@ class Ledger:
 
     def is_left(self, node: str) -> bool:
         """Whether pods of ours are leaving the node that may still go in time (145)."""
+        return any(map(self._leaving.is_expected, self._leaving_from(node)))
+
+    def overdue_within(self, node: str) -> float:
+        """The seconds until the first of our pods that leave the node is overdue (40); infinity if none leaves."""
+        return min(map(self._leaving.overdue_within, self._leaving_from(node)), default=inf)
+
+    def _leaving_from(self, node: str) -> Iterator[str]:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
-        leaving = (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
-        return any(self._leaving.is_expected(uid) for uid in leaving)
+        return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
     def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
@@ -348,7 +354,13 @@ class Ledger:
         owner = controlling_job(pod)
         own = self._own(pod, owner, requests)
         waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
-        return Entry(pod, convert.node_of(pod), requests, host_ports, owner.uid if owner else None, own, waits)
+        was_own = known is not None and (known.own is not None or known.orphan)
+        orphan = was_own and owner is not None and self._job_of(owner.uid) is None
+        claims, node = owner.uid if owner else None, convert.node_of(pod)
+        nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
+        if nominated:
+            node = pod.status.nominated_node_name
+        return Entry(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
         """A pod of ours; None for pods of others."""

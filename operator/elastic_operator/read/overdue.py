@@ -42,6 +42,10 @@ class Leaving:
         due = self._due.get(uid)
         return due is not None and self._now() < due - OVERDUE_SECONDS + LATE_SECONDS
 
+    def overdue_within(self, uid: str) -> float:
+        """The seconds until the pod is overdue; infinity if it is so already."""
+        return self._due.get(uid, inf) - self._now()
+
     def expire(self) -> list[str]:
         """Pods that have become overdue since the last call."""
         late = [uid for uid, due in self._due.items() if due <= self._now()]

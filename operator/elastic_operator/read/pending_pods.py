@@ -167,12 +167,16 @@ class PendingPods:
         return _Known(pod, reserved, key, request, until, request.gang, waits)
 
     def _prolonged(self, said: Reservation, known: _Known | None, now: float, *, waits: bool) -> Reservation:
-        """The reservation as it holds: its time begins when the pods that make room for it have gone (145)."""
+        """The reservation as it holds: its time begins when the pods that make room for it have gone (145).
+
+        It ends at the latest when one of them is overdue: from then on that pod's room is used again (40).
+        """
         same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
         if (waits or waited) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
-            until = now + self._settings.reclaim.reservation_seconds
+            seconds = self._settings.reclaim.reservation_seconds
+            until = now + min(seconds, self._ledger.overdue_within(said.node))
         return msgspec.structs.replace(said, until=until) if until > said.until else said
 
     def _is_there(self, node: str) -> bool:

@@ -32,7 +32,7 @@ class Account:
     """One team's book for one flavor, in GPUs.
 
     `used` is what the team uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is
-    on its way out already. `held` is the part of `used` that is only held for a job that has waited too long (37).
+    on its way out already. `planned` is the part of `used` that no pod holds yet (166).
     `asked` is what pods will use that ask for new nodes: it counts under limits only, from the end of the pass on (49).
     `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
     our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants,
@@ -48,12 +48,12 @@ class Account:
         "flavor",
         "foreign",
         "guaranteed",
-        "held",
         "leaving",
         "limit",
         "outward",
         "parent",
         "path",
+        "planned",
         "quota",
         "requested",
         "share",
@@ -75,7 +75,7 @@ class Account:
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
         self.outward = self.path[1:] if parent and not team.has_policy else self.path
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.leaving = self.held = self.asked = self.fixed = self.foreign = 0
+        self.used = self.used_now = self.leaving = self.planned = self.asked = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False) -> None:

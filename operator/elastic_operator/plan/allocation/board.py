@@ -222,9 +222,13 @@ class Board:
         """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
         if not self.is_free(ask, node):
             return False
+        self.keep_free(ask, node)
+        return True
+
+    def keep_free(self, ask: PodRequirements, node: int) -> None:
+        """Keep for such a pod what is free now and what becomes free, until its room is complete."""
         room, load = self._now[node], (ask.shape.requests, ask.ports)
         self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
-        return True
 
     def has_room(self, ask: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""

@@ -226,17 +226,7 @@ class AllocationState:
     def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
         """Note whether its seats are only held for it (37)."""
         if entry.reserves is not reserves:
-            change = partial(self._set_reserves, entry)
-            self.journal.do(partial(change, reserves), undo=partial(change, not reserves))
-
-    def _set_reserves(self, entry: JobEntry, reserves: bool) -> None:
-        entry.reserves = reserves
-        seated = sum(entry.ask(seat.role).gpus for seat in entry.seats)
-        self._count_held(entry, seated if reserves else -seated)
-
-    def _count_held(self, entry: JobEntry, gpus: int) -> None:
-        for account in entry.account.path if entry.account else ():
-            account.held += gpus
+            self.journal.set(entry, "reserves", reserves)
 
     def ask_for_nodes(self, entry: JobEntry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
@@ -450,8 +440,9 @@ class AllocationState:
         else:
             self.seated[seat.node].remove((entry, seat))
         self.charge(entry, entry.ask(seat.role).shape.requests, sign)
-        if entry.reserves:
-            self._count_held(entry, sign * entry.ask(seat.role).gpus)
+        if not (entry.request and entry.request.promised):
+            for account in entry.account.path if entry.account else ():
+                account.planned += sign * entry.ask(seat.role).gpus
         self.touched.add(entry)
 
     def mark(self) -> int:

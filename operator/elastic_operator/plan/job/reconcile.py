@@ -6,9 +6,10 @@ It creates the pods that fit now, deletes those that must go, and writes both do
 from __future__ import annotations
 
 from dataclasses import replace
+from math import floor
 
 from elastic_api.job import CleanPodPolicy
-from elastic_api.status import ConditionType, JobStatus, Limit
+from elastic_api.status import ConditionType, Limit
 from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Grant, Plan, Route, Slot
 from elastic_operator.plan.facts.job import OwnPod
@@ -138,7 +139,7 @@ def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
 
     A group below the job's minimum does not train at any size: its pods stay and wait for the others (16), but not if
-    it has never run as a whole since its start, and loses a pod without a successor (142).
+    it loses a pod without a successor before it has run as a whole (142).
     """
     if not obs.live or obs.finishing:
         return obs
@@ -150,7 +151,7 @@ def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.gone or grant.release) and _begins(obs.status):
+    elif not may_run and (obs.gone or grant.release) and _begins(obs):
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
@@ -160,10 +161,14 @@ def _start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
 
 
-def _begins(status: JobStatus) -> bool:
-    """Whether it has not run as a whole since it got its first pods. That start may not be written yet (25)."""
-    last = status.history[0] if status.history else None
-    return status.running_since is None and (last is None or last.from_ == 0 or last.to == 0)
+def _begins(obs: Observation) -> bool:
+    """Whether the group has not run as a whole yet: all of its pods were made since the last change of size.
+
+    The API server's times are whole seconds, and its start may not be written yet (25).
+    """
+    history = obs.status.history
+    last = floor(seconds(history[0].time)) if history else 0
+    return obs.status.running_since is None and all(pod.created >= last for pod in obs.live)
 
 
 def _write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:

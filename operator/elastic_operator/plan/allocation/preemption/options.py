@@ -116,7 +116,8 @@ class Options:
             chosen = [one for one in chosen if one not in parts] + [unit]
             pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
             if trial and unit.entry.account:
-                trial.take(unit.entry.account, unit.gpus - sum(part.gpus for part in parts))
+                gpus, lost = (unit.gpus - sum(p.gpus for p in parts)), (unit.lost - sum(p.lost for p in parts))
+                trial.take(unit.entry.account, pods=lost, planned=gpus - lost)
         chosen = _needed(state, taker, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, taking, gang=bool(state.serving)))
 

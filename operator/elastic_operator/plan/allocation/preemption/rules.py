@@ -22,22 +22,28 @@ Path = tuple[Account, ...]
 
 
 class Taking:
-    """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far."""
+    """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
+
+    Each account has two figures: GPUs that its pods hold, and GPUs that are planned for it besides and no pod holds
+    yet. What is only planned never exposes a pod (166).
+    """
 
     def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
         self.taker, self.need, self.growing = taker, need, growing
-        self._taken: dict[Account, int] = {}
+        self._pods: dict[Account, int] = {}
+        self._planned: dict[Account, int] = {}
 
     def copy(self) -> Taking:
         """A copy that goes on separately."""
         other = Taking(self.taker, self.need, growing=self.growing)
-        other._taken = dict(self._taken)
+        other._pods, other._planned = dict(self._pods), dict(self._planned)
         return other
 
-    def take(self, victim: Account, gpus: int) -> None:
-        """Count that many GPUs of the victim as taken."""
+    def take(self, victim: Account, *, pods: int, planned: int) -> None:
+        """Count that many GPUs of the victim as taken: those that pods hold, and those that are planned."""
         for account in victim.path:
-            self._taken[account] = self._taken.get(account, 0) + gpus
+            self._pods[account] = self._pods.get(account, 0) + pods
+            self._planned[account] = self._planned.get(account, 0) + planned
 
     def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """The accounts from which it may take something, now or after it has taken from others."""
@@ -45,23 +51,23 @@ class Taking:
             return frozenset()
         trial, found = self.copy(), set[Account]()
         rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
-        while more := [account for account in rest if trial.may(account, 1, held=True)]:
+        while more := [account for account in rest if trial.may(account, 1, planned=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.take(account, max(1, account.used - account.guaranteed))
+                trial.take(account, pods=max(1, account.used - account.guaranteed), planned=0)
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int, *, held: bool = False, ends_job: bool = False) -> bool:
+    def may(self, victim: Account, gpus: int, *, planned: bool = False, ends_job: bool = False) -> bool:
         """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
 
-        GPUs that are only held count as the team's use only if the unit itself is `held`; taking it deletes no pod
-        (37).
+        What is only planned counts as the team's use only if the unit is `planned` as a whole; taking it deletes no
+        pod (166).
         """
         ours, theirs = apart(self.taker, victim)
         beyond_share = True
         for account in theirs:
-            used = self._used(account) - (0 if held else account.held)
+            used = self._used(account) if planned else self._held(account)
             if used <= account.guaranteed:
                 return False
             beyond_share &= used > account.share
@@ -76,13 +82,13 @@ class Taking:
             return True
         if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
             return False
-        return self._stays_no_lower(ours, theirs, gpus, held=held)
+        return self._stays_no_lower(ours, theirs, gpus, planned=planned)
 
-    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, held: bool) -> bool:
+    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, planned: bool) -> bool:
         """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
             taker, victim = own or ours[-1], other or theirs[-1]
-            left = self._used(victim) - gpus - (0 if held else victim.held)
+            left = (self._used(victim) if planned else self._held(victim)) - gpus
             if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
                 return False
         return True
@@ -101,4 +107,7 @@ class Taking:
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:
-        return account.used - self._taken.get(account, 0) if self._taken else account.used
+        return self._held(account) + account.planned - self._planned.get(account, 0)
+
+    def _held(self, account: Account) -> int:
+        return account.used - account.planned - self._pods.get(account, 0)

@@ -18,8 +18,8 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Vict
 _Entry = tuple[tuple[float, ...], int, Unit]
 """The sort key of a unit, its position in the order of listing, and the unit."""
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Entry]]
-"""Heaps by account, GPUs that go, whether these are only held, and whether a running job ends (150): `Victims.may_go`
-has one answer for all units of a heap.
+"""Heaps by account, GPUs that go, whether these are only planned (166), and whether a running job ends (150):
+`Victims.may_go` has one answer for all units of a heap.
 """
 
 
@@ -53,7 +53,7 @@ class Offers:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.cost is Cost.HELD, unit.cost is Cost.JOB
+            kind = unit.planned, unit.cost is Cost.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 

@@ -58,6 +58,11 @@ class Unit:
         return self.cost in (Cost.STUCK_JOB, Cost.JOB)
 
     @property
+    def planned(self) -> bool:
+        """Whether no pod goes with it."""
+        return not self.lost
+
+    @property
     def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
         """What would become free on the node."""
         asks = [self.entry.ask(seat.role) for seat in self.seats]
@@ -151,8 +156,8 @@ class Victims:
         """Whether the taker may take the unit after what it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
             return True
-        held, ends_job = unit.cost is Cost.HELD, unit.cost is Cost.JOB
-        return taking.may(unit.entry.account, unit.gpus, held=held, ends_job=ends_job)
+        ends_job = unit.cost is Cost.JOB
+        return taking.may(unit.entry.account, unit.gpus, planned=unit.planned, ends_job=ends_job)
 
     def _in_team(self, entry: JobEntry) -> bool:
         return entry.team == self._taker.team

@@ -1,0 +1,44 @@
+"""What is only planned makes no team give a pod (166), and room is kept whole for a nominated pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.plan.allocate.world import make_job, make_node, make_shape, make_team, outcome
+from tests.plan.quota.cases import make_request
+
+RED, BLUE = make_team("red", 4), make_team("blue", 6)
+
+
+def test_a_job_that_starts_in_the_same_pass_does_not_expose_a_running_one_within_its_team_s_guarantee():
+    """History 914: red runs on what is guaranteed to it, and one of its jobs could borrow what is free. The plan of
+    that job made red look richer, and blue, whose job needs four GPUs of n4, took a pod that it is not entitled to.
+    """
+    nodes = (make_node("n1", 1), make_node("n3", 2), make_node("n4", 4))
+    runs = make_job("runs", 2, 5, team="red", on="n1 n3 n3 n4", age=9)
+    starts = make_job("starts", 2, 3, team="red", age=5)
+    taker = make_job("taker", 2, 4, team="blue", shape=make_shape(2))
+    found = outcome(nodes, (runs, starts, taker), teams=(RED, BLUE))
+    assert found["runs"] == "m0 w0 w1 w2"
+    assert found["taker"] == ""
+
+
+def test_a_job_that_grows_in_the_same_pass_is_not_ended_for_what_it_would_grow_by():
+    """History 730: the pods that a job was planned to get put its team beyond its guarantee, and it lost its master."""
+    nodes = (make_node("n3", 2), make_node("n4", 8, cpu=9))
+    grows = make_job("grows", 1, 4, team="blue", on="n3")
+    rival = make_job("rival", 2, 7, team="red", shape=make_shape(1, cpu=3), on="n3 n4 n4")
+    teams = (make_team("blue", 2, borrow=1), make_team("red", 6))
+    assert outcome(nodes, (grows, rival), teams=teams)["grows"].startswith("m0")
+
+
+def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_pod():
+    """History 261: kube-scheduler keeps two GPUs, and one of them is free already. A pod that is to take the place of
+    one that leaves must wait until both are there.
+    """
+    node = make_node("n1", 4, used=0, leaving=1)
+    goes = make_job("goes", 1, 3, team="red", on="n1 n1")
+    comes = make_job("comes", 1, team="blue")
+    request = replace(make_request(gpus=2), nominated="n1")
+    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), requests=(request,))
+    assert found["comes"].startswith("~m0")
