@@ -60,7 +60,7 @@ class Unit:
     @property
     def planned(self) -> bool:
         """Whether no pod goes with it."""
-        return not self.lost
+        return not self.members and not self.lost
 
     @property
     def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
