@@ -101,9 +101,10 @@ class Evictions:
 
         A pod that is to go and come again elsewhere counts as not made, though its deletion may have failed so far.
         """
+        going = {uid for grant in self.allocation.values() for uid in grant.release}
         pods = [pod for pod in self.server.all(kinds.PODS) if owner_of(pod) and staying(pod)]
+        made = {(owner_of(pod)["uid"], name_of(pod)) for pod in pods if pod["metadata"]["uid"] not in going}
         for uid, grant in self.allocation.items():
-            made = {(owner_of(pod)["uid"], name_of(pod)) for pod in pods if pod["metadata"]["uid"] not in grant.release}
             if uid in self.jobs:
                 for slot in grant.create:
                     name = f"{name_of(self.jobs[uid])}-{slot.role}-{slot.index}"

@@ -1,4 +1,4 @@
-"""What is only planned makes no team give a pod (166), and room is kept whole for a nominated pod."""
+"""Planned GPUs entitle another team to no pod (166). A nominated pod's room is kept whole (41)."""
 
 from __future__ import annotations
 

@@ -78,12 +78,14 @@ class Account:
         self.used = self.used_now = self.leaving = self.planned = self.asked = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
-    def charge(self, gpus: int, *, fixed: bool = False) -> None:
+    def charge(self, gpus: int, *, fixed: bool = False, planned: bool = False) -> None:
         """Count that many GPUs more (or less) as used, here and in all accounts above."""
         for account in self.path:
             account.used += gpus
             if fixed:
                 account.fixed += gpus
+            if planned:
+                account.planned += gpus
 
     def tier(self, need: int) -> Tier:
         """The right by which it may use `need` more, as other teams see it: the weakest right on the path."""

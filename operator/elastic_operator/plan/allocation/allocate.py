@@ -290,7 +290,7 @@ def _settle_readiness(state: AllocationState) -> None:
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
     room that it keeps for a nominated pod, so no pod is created there either.
     """
-    for entry in sorted(state.touched, key=lambda c: (not (c.request and c.request.promised), c.rank)):
+    for entry in sorted(state.touched, key=lambda c: (not c.promised, c.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
@@ -300,7 +300,7 @@ def _can_be_made_now(state: AllocationState, entry: JobEntry, seat: Seat) -> boo
     """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
     ask = entry.ask(seat.role)
     if not (seat.ready or state.board.use_now(ask, seat.node)):
-        if entry.request and entry.request.promised:
+        if entry.promised:
             state.board.keep_free(ask, seat.node)
         return False
     path = entry.account.path if entry.account else ()

@@ -67,6 +67,11 @@ class JobEntry:
         return self.request.gang if self.request else ""
 
     @property
+    def promised(self) -> bool:
+        """Whether it is a pending pod that a node is kept for."""
+        return self.request is not None and self.request.promised
+
+    @property
     def taker(self) -> str:
         """The uid under which the brakes count it; the pods of a gang share one (144)."""
         return self.gang or self.job.uid

@@ -60,5 +60,5 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 def _is_split(gang: set[JobEntry]) -> bool:
     if any(entry.request and entry.request.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not (entry.request and entry.request.promised) for entry in gang)
+    placed = any(entry.served and not entry.promised for entry in gang)
     return placed and not all(entry.served for entry in gang)

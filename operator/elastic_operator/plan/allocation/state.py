@@ -204,10 +204,10 @@ class AllocationState:
         """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
-    def charge(self, entry: JobEntry, requests: Resources, sign: int) -> None:
+    def charge(self, entry: JobEntry, requests: Resources, sign: int, *, planned: bool = False) -> None:
         """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
         if entry.account:
-            entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible)
+            entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible, planned=planned)
 
     def _charge_member(self, entry: JobEntry, member: Member, sign: int) -> None:
         """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
@@ -439,10 +439,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, entry.ask(seat.role).shape.requests, sign)
-        if not (entry.request and entry.request.promised):
-            for account in entry.account.path if entry.account else ():
-                account.planned += sign * entry.ask(seat.role).gpus
+        self.charge(entry, entry.ask(seat.role).shape.requests, sign, planned=not entry.promised)
         self.touched.add(entry)
 
     def mark(self) -> int:

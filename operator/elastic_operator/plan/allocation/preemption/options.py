@@ -130,7 +130,7 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
     """
     others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.request)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
-    return any((other.request and other.request.promised) or other.took for other in others)
+    return any(other.promised or other.took for other in others)
 
 
 def _as_they_leave(entry: JobEntry) -> Iterable[int]:

@@ -147,5 +147,5 @@ def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, 
     """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
     count: a try that is rolled back changes it.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not (c.request and c.request.promised)]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised]
     return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))

@@ -24,8 +24,8 @@ Path = tuple[Account, ...]
 class Taking:
     """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
 
-    Each account has two figures: GPUs that its pods hold, and GPUs that are planned for it besides and no pod holds
-    yet. What is only planned never exposes a pod (166).
+    An account has two figures: the GPUs that its pods hold, and the GPUs that are planned for it besides. Planned GPUs
+    entitle another team to no pod (166).
     """
 
     def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:

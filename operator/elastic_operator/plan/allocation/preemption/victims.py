@@ -168,7 +168,7 @@ class Victims:
         if entry is taker:
             return not self._growing
         if entry.request is not None:
-            return bool(entry.seats) and not entry.request.promised and entry.account in self._givers
+            return bool(entry.seats) and not entry.promised and entry.account in self._givers
         if not entry.job.preemptible or (taker.request and not self._state.snapshot.reclaiming):
             return False
         if taker.request and taker.request.preempts and taker.request.priority > min(entry.job.pod_priorities):
