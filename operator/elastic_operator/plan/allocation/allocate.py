@@ -196,9 +196,9 @@ class Allocator:
     def _serve(self, snapshot: Snapshot) -> AllocationState:
         """The state after a pass in which no whole job goes in vain (112).
 
-        A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
-        may take no whole job. If others took the places of a part of a gang, the pass is served again, and the gang
-        gets none. In the last try no gang gets any (144).
+        A job goes in vain if its taker has no place for a new pod at the end of the pass. Then the pass is served again,
+        and that taker may take no whole job. If others took the places of a part of a gang, the pass is served again,
+        and the gang gets none. In the last try no gang gets any (144).
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in range(_MOST_TRIES):
@@ -206,7 +206,7 @@ class Allocator:
             state.in_vain, state.split_gangs = in_vain, split
             serve(state)
             broken = [entry for entry in state.displaced if entry.displaced and entry.gives]
-            more = {taker.job.uid for entry in broken for taker in entry.takers if not taker.size}
+            more = {taker.job.uid for entry in broken for taker in entry.takers if not taker.seats}
             self.unsettled = frozenset(more - in_vain)
             newly_split = split_gangs(state)
             if not self.unsettled and not newly_split:
