@@ -198,10 +198,10 @@ class Allocator:
     def _serve(self, snapshot: Snapshot) -> AllocationState:
         """The state after a pass in which no whole job goes in vain (112) and no gang has a part of its places (144).
 
-        A job goes in vain if a taker of it has no pods at the end of the pass, or if all its takers have those that they
-        have now. Then the pass is served again, and these takers may take no whole job. If others took the places of a
-        part of a gang, the pass is served again, and the gang gets none. If that still happens in the last try, no gang
-        gets any.
+        A job goes in vain if a taker of it has no pods at the end of the pass, or if each of its takers has just the
+        pods that it had. Then the pass is served again, and these takers may take no whole job. If others took the
+        places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the last
+        try, no gang gets any.
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
