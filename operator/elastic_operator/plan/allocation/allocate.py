@@ -220,15 +220,11 @@ class Allocator:
 
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
     """The takers (uids) for which a whole job goes in vain."""
-    broken = [entry for entry in state.displaced if entry.displaced and entry.gives]
-    without_pods = {taker for entry in broken for taker in entry.takers if not taker.size}
-    as_before = {
-        taker
-        for entry in broken
-        if not any(taker.seats or taker.gives for taker in entry.takers)
-        for taker in entry.takers
-    }
-    return frozenset(taker.job.uid for taker in without_pods | as_before)
+    found = set[JobEntry]()
+    for entry in (entry for entry in state.displaced if entry.displaced and entry.gives):
+        as_before = not any(taker.seats or taker.gives for taker in entry.takers)
+        found.update(taker for taker in entry.takers if as_before or not taker.size)
+    return frozenset(taker.job.uid for taker in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
