@@ -132,6 +132,25 @@ def test_of_two_gangs_that_do_not_both_fit_one_is_served_whole(seed: int) -> Non
     lived(story, seed=seed)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_for_plain_pods_that_come_while_older_ones_wait_as_many_gpus_go_as_they_ask_for(seed: int) -> None:
+    async def story(world: World) -> None:
+        guaranteed, asked, made = 6 * GPUS, 0, list[Body]()
+        await full_cluster(world, guaranteed=guaranteed)
+        evicted = Evicted(world)
+        for _ in range(world.dice.randint(2, 5)):
+            for _ in range(world.dice.randint(1, 4)):
+                gpus = min(world.dice.choice((1, 2, GPUS)), guaranteed - asked)
+                if gpus:
+                    asked += gpus
+                    made.append(world.add_foreign("red", gpus=gpus, pool="a"))
+            await world.advance(world.dice.choice((0.3, 1, 2.5, 7)))
+        await world.advance(400)
+        assert (bound(world, made), len(evicted.times)) == (len(made), asked)
+
+    lived(story, seed=seed)
+
+
 def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_takes() -> None:
     """Kubelets are slow: the grace and the time of the reservation are over before one pod has gone."""
 

@@ -264,7 +264,7 @@ class Reclaimer:
         """Nominate pods again whose reservation holds without its nomination; see `is_renewable`."""
         for pod, reserved in renewable:
             if pod.metadata.uid not in self._writing:
-                self._start(pod.metadata.uid, self._renew(pod.metadata.uid, reserved))
+                self._start(pod.metadata.uid, self._renew(pod, reserved))
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -323,14 +323,16 @@ class Reclaimer:
         )
         return max(graces, default=0)
 
-    async def _renew(self, uid: str, reserved: Reservation) -> bool:
-        """Nominate the pod again, after a pause.
+    async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
+        """Nominate the pod again, after a pause. In a gang the node may be another one than before (167).
 
         Whenever a nomination is taken away, kube-scheduler tries all waiting pods, and each of them may lose its own.
         """
         await asyncio.sleep(RENEW_SECONDS)
-        pod = self._pods.get(uid)
-        if pod is None or reservation_of(pod).node != reserved.node or not is_renewable(pod, reserved, self._now()):
+        pod = self._pods.get(before.metadata.uid)
+        if pod is None or reservation_of(pod).node != reservation_of(before).node:
+            return False
+        if not is_renewable(pod, reserved, self._now()):
             return False
         try:
             renewed = await self._put(pod, reserved)

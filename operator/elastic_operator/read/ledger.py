@@ -134,6 +134,11 @@ class Ledger:
             self._waiting_now = tuple(self._waiting.values())
         return self._waiting_now
 
+    def bound_to(self, uid: str) -> str:
+        """The node of that pod; "" if it has none, or is gone."""
+        entry = self._entries.get(uid)
+        return (entry.pod.spec.node_name if entry is not None else None) or ""
+
     def plain_gpus(self) -> Mapping[str, Resources]:
         """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.
 

@@ -5,7 +5,7 @@ Each is read again only when something of its pod changes, or its time has come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gang_places import GangPlaces
 from elastic_operator.read.gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
@@ -36,12 +37,14 @@ FEW_PODS = 100
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A waiting pod with its reservation, and the pending pod made from both (None: not ours to help).
+    """A waiting pod with its reservation, as it is written and as it holds, and the pending pod made from both (None:
+    not ours to help).
 
     It stays the same until `until` (epoch seconds), while `key` does.
     """
 
     pod: objects.Pod
+    written: Reservation
     reserved: Reservation
     key: object
     request: PendingPod | None
@@ -80,7 +83,7 @@ class PendingPods:
         self._bulkhead = bulkhead or Bulkhead()
         self.makes_way: Callable[[str], bool] = lambda _node: False
         self._known: dict[str, _Known] = {}
-        self._gangs = WholeGangs()
+        self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
         self.expired: tuple[objects.Pod, ...] = ()
         self.renewable: tuple[tuple[objects.Pod, Reservation], ...] = ()
@@ -92,6 +95,7 @@ class PendingPods:
         if not waiting and not self._known:
             return self._all
         known, self._known = self._known, {}
+        self._note_bound(known, {pod.metadata.uid for pod in waiting}, now)
         for pod in waiting:
             if (one := self._guarded(pod, known.get(pod.metadata.uid), now)) is not None:
                 self._known[pod.metadata.uid] = one
@@ -99,6 +103,7 @@ class PendingPods:
         for uid, one in self._known.items():
             if one.gang:
                 gangs.setdefault(one.gang, {})[uid] = one.request
+        self._places.keep_only(gangs.keys())
         held_back = self._gangs.hold_back(gangs, now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
@@ -109,6 +114,18 @@ class PendingPods:
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
+
+    def _note_bound(self, known: Mapping[str, _Known], waiting: Set[str], now: float) -> None:
+        """Note which pods of gangs have a node since the last look, and which node was kept for them."""
+        for uid in known.keys() - waiting:
+            one, node = known[uid], self._ledger.bound_to(uid)
+            if one.gang and one.reserved.node and node:
+                self._places.note_bound(one.gang, node, one.reserved.node, now)
+
+    def _in_its_gang(self, pod: objects.Pod, said: Reservation) -> Reservation:
+        """The reservation of a pod, for the node that is left for it in its gang (167)."""
+        node = self._places.place(gang_of(pod), said.node, said.since) if said.node else ""
+        return said if node == said.node else msgspec.structs.replace(said, node=node)
 
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination is needed now.
@@ -153,28 +170,33 @@ class PendingPods:
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
-        said = known.reserved if known is not None and known.pod is pod else reservation_of(pod)
+        written = known.written if known is not None and known.pod is pod else reservation_of(pod)
+        said = self._in_its_gang(pod, written)
         waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
-        key = (barred, volumes, self._clock.stepped, self._is_there(pod.status.nominated_node_name), waits)
+        is_there = self._is_there(pod.status.nominated_node_name)
+        key = (barred, volumes, self._clock.stepped, is_there, waits, said.node)
         if known is not None and known.pod is pod and known.key == key and now < known.until:
             return known
-        reserved = self._prolonged(reservation_of(pod), known, now, waits=waits)
+        reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
         if not self._is_ours_to_help(pod, reserved):
-            return _Known(pod, reserved, key, None, inf, gang_of(pod), waits)
+            return _Known(pod, written, reserved, key, None, inf, gang_of(pod), waits)
         request, until = self._request(pod, reserved, barred, volumes, now)
         if known is not None and known.request == request:
             request = known.request
-        return _Known(pod, reserved, key, request, until, request.gang, waits)
+        return _Known(pod, written, reserved, key, request, until, request.gang, waits)
 
-    def _prolonged(self, said: Reservation, known: _Known | None, now: float, *, waits: bool) -> Reservation:
-        """The reservation as it holds: its time begins when the pods that make room for it have gone (145).
+    def _prolonged(
+        self, said: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
+    ) -> Reservation:
+        """The reservation as it holds: its time begins when the pods that make room for it have gone (145), and anew
+        when it moves to another node of its gang (167).
 
         It ends at the latest when one of them is overdue: from then on that pod's room is used again (40).
         """
         same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
-        if (waits or waited) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
+        if (waits or waited or (moved and not same)) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
             seconds = self._settings.reclaim.reservation_seconds
             until = now + min(seconds, self._ledger.overdue_within(said.node))
         return msgspec.structs.replace(said, until=until) if until > said.until else said

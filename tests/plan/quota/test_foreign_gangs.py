@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
-from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_request, on
 
 TWO4 = (make_node("n1", 4), make_node("n2", 4))
@@ -164,6 +164,26 @@ def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
     assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).reclaims) == 4
     found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
     assert (len(found.reclaims), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+
+
+def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
+    """Before the pass is served again for that job, no other gang lost its places. So the gang keeps them."""
+    large = {"shape": make_shape(cpu=8)}  # it fits onto n1 alone
+    jobs = (
+        make_job("a", sizes=(1, 3, 5), team="a", **large),
+        make_job("low", team="b", on="n1", **large),
+        make_job("high", 2, team="b", priority=10, **large),
+        make_job("d", 1, 9, team="d", on=f"n3 {on('n2', 8)}"),
+    )
+    nodes = (make_node("n1", 3), make_node("n2", 8, cpu=8), make_node("n3", 1, cpu=1))
+    teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
+    snapshot = replace(make_snapshot(nodes, jobs, teams=teams), requests=gang(2, 4, team="c"))
+    for tries in (1, 2):
+        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
+        allocator = Allocator()
+        found = allocator.allocate(snapshot)
+        assert allocator.unsettled == ({"high"} if tries == 1 else set())
+        assert [(request.uid, request.node) for request in found.reclaims] == [("g0", "n2"), ("g1", "n2")]
 
 
 def test_the_order_in_which_pods_are_seen_changes_nothing():

@@ -33,8 +33,10 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Member, Snapshot, Ta
 from elastic_operator.plan.facts.team import Team
 
 _KEEPS = "So it keeps what it has, and is decided on again with the next change."
-_MOST_TRIES = 4
-"""A pass is served at most this often, until no job is broken up in vain (112)."""
+_MOST_TRIES = 3
+"""A pass is served at most this often, until no job is broken up in vain (112), and then once more without gangs if one
+of them has only a part of its places.
+"""
 
 
 class Allocation(Mapping[str, Grant]):
@@ -194,27 +196,35 @@ class Allocator:
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
-        """The state after a pass in which no whole job goes in vain (112).
+        """The state after a pass in which no whole job goes in vain (112) and no gang has a part of its places (144).
 
-        A job goes in vain if its taker has no pod at the end of the pass. Then the pass is served again, and that taker
-        may take no whole job. If others took the places of a part of a gang, the pass is served again, and the gang
-        gets none. In the last try no gang gets any (144).
+        A job goes in vain if a taker of it has no pods at the end of the pass, or if each of its takers has just the
+        pods that it had. Then the pass is served again, and these takers may take no whole job. If others took the
+        places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the last
+        try, no gang gets any.
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
-        for tries in range(_MOST_TRIES):
+        for tries in count(1):
             state = state.renewed(snapshot) if state else AllocationState(snapshot)
             state.in_vain, state.split_gangs = in_vain, split
             serve(state)
-            broken = [entry for entry in state.displaced if entry.displaced and entry.gives]
-            more = {taker.job.uid for entry in broken for taker in entry.takers if not taker.size}
-            self.unsettled = frozenset(more - in_vain)
+            self.unsettled = _took_in_vain(state) - in_vain
             newly_split = split_gangs(state)
-            if not self.unsettled and not newly_split:
+            if not newly_split and (not self.unsettled or tries >= _MOST_TRIES):
                 break
             in_vain |= self.unsettled
-            split |= newly_split if tries < _MOST_TRIES - 2 else state.roster.gangs.keys()
+            split |= newly_split if tries < _MOST_TRIES else state.roster.gangs.keys()
         assert state is not None, "served once at least"
         return state
+
+
+def _took_in_vain(state: AllocationState) -> frozenset[str]:
+    """The takers (uids) for which a whole job goes in vain."""
+    found = set[JobEntry]()
+    for entry in (entry for entry in state.displaced if entry.displaced and entry.gives):
+        as_before = not any(taker.seats or taker.gives for taker in entry.takers)
+        found.update(taker for taker in entry.takers if as_before or not taker.size)
+    return frozenset(taker.job.uid for taker in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:

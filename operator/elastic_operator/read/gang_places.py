@@ -1,0 +1,36 @@
+"""The places of a gang are one pool (167).
+
+kube-scheduler does not hold itself to nominations: once a node is free, it binds whichever pod of the gang it tries
+first. The pod for which that node was kept then goes where the bound one would have gone. Both facts are in one event.
+So no node of the gang ever looks free for others, not even while watch events come late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+
+class GangPlaces:
+    """The nodes on which pods of a gang took each other's places."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, dict[str, tuple[str, float]]] = {}
+        """By gang and node that was taken: the node that was kept for the pod that took it, and since when."""
+
+    def note_bound(self, gang: str, node: str, kept: str, now: float) -> None:
+        """A pod of the gang has been bound to that node; the node `kept` was kept for it."""
+        if node != kept:
+            self._taken.setdefault(gang, {})[node] = kept, now
+
+    def place(self, gang: str, kept: str, since: float) -> str:
+        """The node for a waiting pod of the gang for which the node `kept` has been kept since then (epoch seconds)."""
+        taken, seen = self._taken.get(gang, {}), {kept}
+        while kept in taken and taken[kept][1] >= since and taken[kept][0] not in seen:
+            kept = taken[kept][0]
+            seen.add(kept)
+        return kept
+
+    def keep_only(self, gangs: Set[str]) -> None:
+        """Forget the gangs that do not wait any more."""
+        if self._taken.keys() - gangs:
+            self._taken = {gang: nodes for gang, nodes in self._taken.items() if gang in gangs}
