@@ -15,10 +15,10 @@ class GangPlaces:
 
     def __init__(self) -> None:
         self._taken: dict[str, dict[str, tuple[str, float]]] = {}
-        """By gang and node that was taken: the node that was kept for the pod that took it, and since when."""
+        """By gang and node that was taken: the node that was kept for the pod that took it, and when that was seen."""
 
     def note_bound(self, gang: str, node: str, kept: str, now: float) -> None:
-        """A pod of the gang has been bound to that node; the node `kept` was kept for it."""
+        """A pod of the gang is seen `now` (epoch seconds) to be bound to that node; the node `kept` was kept for it."""
         if node != kept:
             self._taken.setdefault(gang, {})[node] = kept, now
 

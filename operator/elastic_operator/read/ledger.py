@@ -137,7 +137,7 @@ class Ledger:
     def bound_to(self, uid: str) -> str:
         """The node of that pod; "" if it has none, or is gone."""
         entry = self._entries.get(uid)
-        return (entry.pod.spec.node_name if entry is not None else None) or ""
+        return entry.pod.spec.node_name if entry is not None else ""
 
     def plain_gpus(self) -> Mapping[str, Resources]:
         """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.

@@ -122,10 +122,10 @@ class PendingPods:
             if one.gang and one.reserved.node and node:
                 self._places.note_bound(one.gang, node, one.reserved.node, now)
 
-    def _in_its_gang(self, pod: objects.Pod, said: Reservation) -> Reservation:
+    def _in_its_gang(self, gang: str, written: Reservation) -> Reservation:
         """The reservation of a pod, for the node that is left for it in its gang (167)."""
-        node = self._places.place(gang_of(pod), said.node, said.since) if said.node else ""
-        return said if node == said.node else msgspec.structs.replace(said, node=node)
+        node = self._places.place(gang, written.node, written.since)
+        return written if node == written.node else msgspec.structs.replace(written, node=node)
 
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination is needed now.
@@ -170,20 +170,21 @@ class PendingPods:
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
         barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
-        written = known.written if known is not None and known.pod is pod else reservation_of(pod)
-        said = self._in_its_gang(pod, written)
+        seen = known if known is not None and known.pod is pod else None
+        written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
+        said = self._in_its_gang(gang, written)
         waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
         is_there = self._is_there(pod.status.nominated_node_name)
         key = (barred, volumes, self._clock.stepped, is_there, waits, said.node)
-        if known is not None and known.pod is pod and known.key == key and now < known.until:
-            return known
+        if seen and seen.key == key and now < seen.until:
+            return seen
         reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
         if not self._is_ours_to_help(pod, reserved):
-            return _Known(pod, written, reserved, key, None, inf, gang_of(pod), waits)
+            return _Known(pod, written, reserved, key, None, inf, gang, waits)
         request, until = self._request(pod, reserved, barred, volumes, now)
         if known is not None and known.request == request:
             request = known.request
-        return _Known(pod, written, reserved, key, request, until, request.gang, waits)
+        return _Known(pod, written, reserved, key, request, until, gang, waits)
 
     def _prolonged(
         self, said: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
