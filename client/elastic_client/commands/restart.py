@@ -40,14 +40,15 @@ Timeout = Annotated[
 
 async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Code:
     """Start all pods of a job anew, from its newest checkpoint."""
-    before = _restartable(await find_job(cluster, job), see=cluster.command(f"resume {job}"))
+    found = await find_job(cluster, job)
+    before = _restartable(found, see=cluster.command(f"resume {job}"))
     begun, stays = False, True
     try:
         await patched(cluster, job, {"suspend": True})
         begun = True
         screen.note(f"job {job}: its {counted(before.job.pods, 'pod')} stop")
         async with asyncio.timeout(timeout):
-            end = await _until_gone(cluster, job)
+            end = await _until_gone(cluster, job, uid=found["metadata"]["uid"])
         if end is None:
             await patched(cluster, job, {"suspend": False})
         stays = False
@@ -81,13 +82,13 @@ def _restartable(job: Object, *, see: str) -> JobReport:
     return report
 
 
-async def _until_gone(cluster: Cluster, job: str) -> Code | None:
+async def _until_gone(cluster: Cluster, job: str, *, uid: str) -> Code | None:
     """Until the operator says that no pod is left, or somebody resumes the job: None. If the job ends: how it did.
 
     Raises ClientError, NOT_FOUND where it is deleted.
     """
     last = 0
-    async with aclosing(states(cluster, job)) as bodies:
+    async with aclosing(states(cluster, job, uid=uid)) as bodies:
         async for body in bodies:
             report = job_report(body)
             if (end := ended(body)) is not None:
