@@ -16,14 +16,15 @@ from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.settings import Settings
 

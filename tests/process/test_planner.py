@@ -21,7 +21,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator
 from elastic_operator.plan.facts.snapshot import Brakes
@@ -29,7 +30,7 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
 from elastic_operator.settings import Settings

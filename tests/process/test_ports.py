@@ -9,10 +9,10 @@ from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_client import target_of
-from elastic_operator.read.jobs import Stores
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ANNOTATION_TEMPLATE

@@ -12,6 +12,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.dispatch import REPORT_SECONDS
@@ -23,7 +24,6 @@ from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.jobs import Stores
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds

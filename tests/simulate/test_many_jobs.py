@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.loop import reconciler
-from elastic_operator.loop import world as stored
+from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import jobs as read
 from elastic_operator.read import pending_pods as waiting_pods

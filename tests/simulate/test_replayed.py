@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import Decision, decide

@@ -37,11 +37,11 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Event, Membership, Plan, Route
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.job.counts import with_created
 from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 log = logging.getLogger(__name__)

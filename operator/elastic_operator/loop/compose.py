@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
 from elastic_operator.loop.controller import Controller
@@ -14,17 +15,17 @@ from elastic_operator.loop.forecasts import Forecasts
 from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reconciler import Reconciler
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.jobs import Reader, Stores
+from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 

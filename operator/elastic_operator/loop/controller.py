@@ -23,8 +23,8 @@ from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.world import StoredWorld
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.planner import Decisions, Planner

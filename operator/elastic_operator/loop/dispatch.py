@@ -29,8 +29,9 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.read.jobs import Reader, drop_absent
+from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

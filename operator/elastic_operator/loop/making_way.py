@@ -27,7 +27,7 @@ from elastic_operator.loop.trials import Trials
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.read.jobs import drop_absent
+from elastic_operator.read.touched import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""

@@ -19,7 +19,7 @@ from elastic_operator.build.names import service_name
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.decisions import Event, Route
 from elastic_operator.plan.facts.job import Job
@@ -27,8 +27,8 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress, target_of
-from elastic_operator.pods.survivors import SurvivorLogs
-from elastic_operator.read.jobs import drop_absent
+from elastic_operator.pods.survivor_logs import SurvivorLogs
+from elastic_operator.read.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.job import PLURAL, JobSpec
@@ -18,7 +18,7 @@ from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod, Quiet
 from elastic_operator.plan.facts.launcher_report import Report
@@ -41,26 +41,10 @@ from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.sightings import Sightings
+from elastic_operator.read.touched import drop_absent
 from elastic_operator.read.uncounted import Asked, Uncounted, asked_by
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-
-@dataclass(slots=True)
-class Stores:
-    """Everything that is known of the cluster."""
-
-    jobs: Store[objects.CustomObject]
-    pods: Store[objects.Pod]
-    nodes: Store[objects.Node]
-    priority_classes: Store[objects.PriorityClass]
-    claims: Store[objects.PersistentVolumeClaim]
-    volumes: Store[objects.PersistentVolume]
-    services: Store[objects.Service]
-    slices: Store[objects.EndpointSlice]
-    policies: Store[objects.CustomObject] = field(default_factory=Store)
-    namespaces: Store[objects.Namespace] = field(default_factory=Store)
-    device_classes: Store[objects.DeviceClass] = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,12 +364,6 @@ class Reader:
     def shapes(self, job: Job) -> JobShape:
         """What the job's pods ask of a node; the same object while that does not change."""
         return self._shapes.of(job)
-
-
-def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
-    """Drop what is kept for jobs that are gone; `present` are the uids of those that are not."""
-    for uid in known.keys() - present:
-        del known[uid]
 
 
 def _class_named_by(body: objects.CustomObject) -> str | None:

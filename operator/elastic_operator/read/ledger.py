@@ -22,7 +22,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
-from elastic_operator.read.entry import Assumed, Entry, assumed_uid, controlling_job, unread
+from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
 from elastic_operator.read.groups import Groups, one_of_its_kind
 from elastic_operator.read.overdue import Leaving
 from elastic_operator.read.sums import PodSum
@@ -70,7 +70,7 @@ class Ledger:
         self._changed = changed
         self._on_error = on_error
         self._now = now
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, CountedPod] = {}
         self._claims = Groups()
         self._own_by_job = Groups()
         self._own_by_node = Groups()
@@ -276,7 +276,7 @@ class Ledger:
         for uid in self._leaving.expire():
             self._touch_node(self._entries[uid].node)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
         self._group(entry, Groups.add)
         if entry.waits:
@@ -291,7 +291,7 @@ class Ledger:
             plain.add(entry.pod.metadata.namespace, entry.requests, ())
             self._plain_now = None
 
-    def _drop(self, uid: str) -> Entry:
+    def _drop(self, uid: str) -> CountedPod:
         entry = self._entries.pop(uid)
         self._group(entry, Groups.remove)
         if entry.waits:
@@ -310,10 +310,10 @@ class Ledger:
             self._plain_now = None
         return entry
 
-    def _is_plain(self, entry: Entry) -> bool:
+    def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
-    def _group(self, entry: Entry, change: Callable[[Groups, Hashable, str], None]) -> None:
+    def _group(self, entry: CountedPod, change: Callable[[Groups, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
@@ -332,7 +332,7 @@ class Ledger:
         self.changes += 1
         self._revisions[node] += 1
 
-    def _entry(self, pod: Pod, known: Entry | None) -> Entry:
+    def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """What the pod counts as; `known` is the same pod as it counted before.
 
         Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
@@ -349,7 +349,7 @@ class Ledger:
                 return known
             return unread(pod, known.requests if known else None)
 
-    def _read(self, pod: Pod, known: Entry | None) -> Entry:
+    def _read(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
         requests, alone.
         """
@@ -365,7 +365,7 @@ class Ledger:
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return Entry(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
+        return CountedPod(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
         """A pod of ours; None for pods of others."""

@@ -23,8 +23,8 @@ from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.gang_key import gang_of, may_be_split
 from elastic_operator.read.gang_places import GangPlaces
-from elastic_operator.read.gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"

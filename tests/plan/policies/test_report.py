@@ -11,8 +11,8 @@ from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota
+from elastic_operator.plan.policies.report import Overview, Subject
 from elastic_operator.plan.policies.resolve import Problem, resolve
-from elastic_operator.plan.policies.status import Overview, Subject
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.policies.builders import make_policy
 from tests.plan.quota.cases import make_request, on

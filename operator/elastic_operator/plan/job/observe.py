@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import MASTER, master_first
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job import elastic
+from elastic_operator.plan.job import elastic_rules
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.failures import (
@@ -278,15 +278,15 @@ _ELASTIC = (
     _edited,
     _deadline,
     _success,
-    elastic.over_after_restarts,
-    elastic.failure,
+    elastic_rules.over_after_restarts,
+    elastic_rules.failure,
     _suspension,
     _outdated,
     hold_still,
     warn,
     shut_out,
-    elastic.losses,
-    elastic.absence,
+    elastic_rules.losses,
+    elastic_rules.absence,
     refused,
     blocked,
     stuck,

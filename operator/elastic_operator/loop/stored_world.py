@@ -18,9 +18,9 @@ from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snaps
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts, Reader, drop_absent
+from elastic_operator.read.jobs import Facts, Reader
 from elastic_operator.read.nodes import Unready
-from elastic_operator.read.touched import Touched
+from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
