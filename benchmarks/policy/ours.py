@@ -20,7 +20,6 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
@@ -246,10 +245,8 @@ class Ours:
             same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue
-            spec = known.job.spec
-            assert spec is not None, "every job here can be read"
             grant = allocation[name] if share is not None else None
-            plan = reconcile(obs, grant, frozen=frozen_nnodes(spec), now=now)
+            plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
             known.again_at = plan.wake_at if plan.wake_at is not None else inf
             moved |= self._do(world, known, plan, taken, now)

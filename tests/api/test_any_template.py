@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from elastic_api.invalid import InvalidSpecError
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.parse import parse_spec
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
@@ -58,7 +57,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         seen = observe(job, {}, START)
         demand = demand_of(seen, shapes)
         grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
-        plan = reconcile(seen, grant, frozen=frozen_nnodes(spec), now=START)
+        plan = reconcile(seen, grant, now=START)
         assert plan.status.conditions
         for role in ROLES:
             assert nproc_of(spec, role) >= 1

@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
@@ -26,6 +25,7 @@ from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.loop.trials import Trials
 from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
+from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.read.touched import drop_absent
 
@@ -167,13 +167,7 @@ class MakingWay:
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The pods that the job is to get, as if their room were free."""
         obs, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
-        if obs is None or obs.job.spec is None:
-            return ()
-        nnodes, status = frozen_nnodes(obs.job.spec), obs.status
-        return tuple(
-            CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
-            for slot in slots
-        )
+        return creates(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to go or are being deleted."""

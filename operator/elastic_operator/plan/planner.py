@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_api.nnodes import frozen_nnodes
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
@@ -335,8 +334,7 @@ class Planner:
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""
-        job = obs.job
-        return reconcile(obs, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
+        return reconcile(obs, grant, now=now)
 
     def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
         """What is done for a job that is set aside."""

@@ -18,6 +18,7 @@ from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at, lasts, seconds
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
+from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.group import take_report
 from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job.master_place import make_room_for_master
@@ -29,11 +30,8 @@ FINISH_SECONDS = 60.0
 """How long the workers have to end by themselves after the master has succeeded."""
 
 
-def reconcile(obs: Observation, grant: Grant | None, *, frozen: tuple[int, int], now: float) -> Plan:
-    """The plan for one job. `grant` is None if it takes no part in the allocation: it has no pods, or must have none.
-
-    `frozen` is the `min:max` that pods of a new incarnation get in their environment (11).
-    """
+def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
+    """The plan for one job. `grant` is None if it takes no part in the allocation: it has or must have no pods."""
     if obs.job.deleted:
         return Plan(status=obs.job.status, deletes=_of_nobody(obs, grant))
     if obs.status.finished:
@@ -46,10 +44,10 @@ def reconcile(obs: Observation, grant: Grant | None, *, frozen: tuple[int, int],
     obs, grant = make_room_for_master(obs, grant, now)
     obs = _start_over_if_needed(obs, grant)
     obs = _write_down_change(obs, grant, now)
-    creates = _creates(obs, grant, frozen, now)
+    created = _creates(obs, grant, now)
     deletes = (*_deletes(obs), *_releases(obs, grant))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
-    plan = _plan(staying, grant, deletes, creates, now)
+    plan = _plan(staying, grant, deletes, created, now)
     return replace(plan, membership=changed_membership(staying, now))
 
 
@@ -233,7 +231,7 @@ def _why_smaller(grant: Grant) -> tuple[str, str]:
     return "PreemptedByJob", f"{what}, next in the team."
 
 
-def _creates(obs: Observation, grant: Grant, frozen: tuple[int, int], now: float) -> tuple[CreatePod, ...]:
+def _creates(obs: Observation, grant: Grant, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once."""
     if obs.finishing or obs.job.stands or now < obs.hold_until:
         return ()
@@ -244,28 +242,7 @@ def _creates(obs: Observation, grant: Grant, frozen: tuple[int, int], now: float
     if not obs.live and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    nnodes = next((pod.nnodes for pod in obs.live if pod.nnodes), frozen)
-    epoch = obs.status.master_epoch or 0
-    membership = first_membership(obs, grant, slots)
-    return tuple(
-        CreatePod(
-            slot.role,
-            slot.index,
-            slot.node,
-            obs.status.incarnation,
-            nnodes,
-            epoch,
-            membership,
-            old_secret=_old_secret(obs),
-            own_class=bool(obs.job.left_out),
-        )
-        for slot in slots
-    )
-
-
-def _old_secret(obs: Observation) -> bool:
-    """Whether pods of this incarnation have their token from an older release's Secret: all must have the same (97)."""
-    return any(pod.incarnation == obs.status.incarnation and not pod.own_secret for pod in obs.job.pods)
+    return creates(obs, slots, membership=first_membership(obs, grant, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
