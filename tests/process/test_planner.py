@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import JobRef, Ledger
@@ -386,6 +388,18 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
     assert world.stored.reader.outside.since == since
+
+
+def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
+    time = SimpleNamespace(passed=0.0)
+    monkeypatch.setattr(bulkhead, "time", SimpleNamespace(monotonic=lambda: time.passed))
+    world = two_jobs(masters=True)
+    world.look()
+    world.stored.set_aside("uid-first", ValueError("no"), given=True)
+    time.passed += bulkhead.FIRST_SECONDS
+    assert [demand.takes for demand in world.look().snapshot.jobs] == [False, True]
+    time.passed += bulkhead.TAKES_NOTHING_SECONDS
+    assert [demand.takes for demand in world.look().snapshot.jobs] == [True, True]
 
 
 def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(

@@ -82,8 +82,8 @@ class StoredWorld:
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
         self._surroundings: object = None
         self._barred: Barred = frozenset(), frozenset()
-        self._aside: AbstractSet[str] = frozenset()
-        """What was set aside at the last look."""
+        self._aside: AbstractSet[tuple[str, bool]] = frozenset()
+        """What the bulkhead barred at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -114,9 +114,9 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._answered(), self._bulkhead.left_out()
+        barred, aside = self._answered(), self._bulkhead.barred()
         jobs, namespaces = (before ^ now for before, now in zip(self._barred, barred, strict=True))
-        self._changed.add(*jobs, *(aside ^ self._aside))
+        self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))

@@ -66,12 +66,9 @@ class Planner:
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, Record] = {}
-        self._obs: dict[str, Observation] = {}
-        self._demands: dict[str, JobDemand | None] = {}
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
-        self._policies: Resolved | None = None
         self._members: frozenset[str] = frozenset()
         self._allocator, self._dry_allocator = Foresight(), Allocator()
         self._decided: Decisions | None = None
@@ -131,19 +128,19 @@ class Planner:
         Whatever changes between two steps is observed again.
         """
         for uid in world.unread():
-            self._demand_of(world, self._observe(world, uid))
+            self._observe(world, uid)
+            self._demand(world, uid)
             yield
 
     def observe(self, world: World) -> Observed:
         """All jobs as they are now."""
         uids = self._to_observe(world)
         for uid in uids:
-            self._obs[uid] = self._observe(world, uid)
+            self._observe(world, uid)
         for uid in uids:
-            self._demands[uid] = self._demand_of(world, self._obs[uid])
-            self._obs[uid] = self._jobs[uid].obs or self._obs[uid]
-        snapshot = self._take_snapshot(world)
-        return Observed(dict(self._obs), snapshot)
+            self._demand(world, uid)
+        obs = {uid: one for uid in world.jobs() if (one := self._jobs[uid].obs) is not None}
+        return Observed(obs, self._take_snapshot(world, obs))
 
     def _to_observe(self, world: World) -> Sequence[str]:
         """Those that may look otherwise than at the last pass; all others are kept. In the order of all jobs."""
@@ -151,27 +148,22 @@ class Planner:
         self._keep_only(uids)
         self._again = set()
         if touched is None or again is None:
-            self._obs, self._demands = {}, {}
             return tuple(uids)
         due = (uid for uid, record in self._jobs.items() if world.now >= record.until)
         some = {*touched, *again, *due}
-        return [uid for uid in uids if uid in some or uid not in self._obs]
+        return [uid for uid in uids if uid in some or uid not in self._jobs]
 
     def _keep_only(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
-            self._obs.pop(uid, None)
-            self._demands.pop(uid, None)
 
-    def _observe(self, world: World, uid: str) -> Observation:
-        """The job as it is now, or as little as can be said of it while it is set aside."""
+    def _observe(self, world: World, uid: str) -> None:
+        """Observe the job as it is now, or as little as can be said of it while it is set aside."""
         record = self._jobs.setdefault(uid, Record())
         try:
-            return self._observe_as(world, record, world.job(uid))
+            self._observe_as(world, record, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = self.set_aside(world, uid, error)
-            assert aside is not None, "a pass awaits nothing, so the job is still there"
-            return aside
+            self.set_aside(world, uid, error)
 
     def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
         known = record.obs
@@ -207,17 +199,17 @@ class Planner:
         except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
             return None
 
-    def _take_snapshot(self, world: World) -> Snapshot:
-        demands = tuple(demand for demand in self._demands.values() if demand is not None)
+    def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
+        demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
         last, policies = self._snapshot, world.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in self._obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
         same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is pending
-        if last is None or not same or policies is not self._policies:
-            last = replace(
+        if last is None or not same or policies.team_of is not last.team_of:
+            last = self._snapshot = replace(
                 world.empty,
                 now=world.now,
                 nodes=nodes,
@@ -226,41 +218,39 @@ class Planner:
                 team_of=policies.team_of,
                 requests=pending,
             )
-            self._snapshot, self._policies = last, policies
         return last
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
-    def _demand_of(self, world: World, obs: Observation) -> JobDemand | None:
-        """What the job demands, or last did where it is set aside; None if it may have no pods."""
-        record = self._jobs[obs.job.uid]
-        if not obs.job.fault:
+    def _demand(self, world: World, uid: str) -> None:
+        """Say what the job demands, unless it is set aside."""
+        record = self._jobs[uid]
+        if record.obs is not None and not record.obs.job.fault:
             try:
-                return self._demand(world, record, obs)
+                self._demand_as(world, record, record.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.set_aside(world, obs.job.uid, error)
-        return record.aside
+                self.set_aside(world, uid, error)
 
-    def _demand(self, world: World, record: Record, obs: Observation) -> JobDemand | None:
+    def _demand_as(self, world: World, record: Record, obs: Observation) -> None:
         job, known = obs.job, record.demanded
-        takes = world.may_take(job)
-        if known is not None and known.takes is not takes:
+        may_take, is_trusted = world.may_take(job), world.is_trusted(job)
+        if known is not None and known.may_take is not may_take:
             world.answered()
+        if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
             known = None
         if not obs.wants_pods:
-            demand = _demand_of_held(world, job, held(obs))
+            demand = _as_before(known, _demand_of_held(world, job, held(obs)))
             record.good = None
-            record.demanded = Demanded(obs, demand=_as_before(known, demand), takes=takes)
-            return record.demanded.demand
+            record.demanded = Demanded(obs, None, (), demand, may_take, is_trusted)
+            return
         shape, assumed = world.shape(job), world.assumed(job.uid)
         if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
-            return known.demand
+            return
         demand = _demand_with(obs, shape, assumed)
-        if not takes or not world.is_trusted(job):
+        if not may_take or not is_trusted:
             demand = replace(demand, takes=False)
         record.good = _as_before(known, demand)
-        record.demanded = Demanded(obs, shape, assumed, record.good, takes)
-        return record.good
+        record.demanded = Demanded(obs, shape, assumed, record.good, may_take, is_trusted)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 

@@ -125,10 +125,16 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
-    def left_out(self) -> frozenset[str]:
-        """The objects (uids) that are left out now, unless their version has changed."""
+    def barred(self) -> frozenset[tuple[str, bool]]:
+        """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
+        version.
+        """
         now = time.monotonic()
-        return frozenset(uid for uid, fault in self._faults.items() if now < fault.again_at)
+        return frozenset(
+            (uid, now < fault.again_at)
+            for uid, fault in self._faults.items()
+            if now < max(fault.again_at, fault.takes_at)
+        )
 
     def may_take(self, uid: str, version: object) -> bool:
         """Whether others may lose pods for the object."""
