@@ -312,13 +312,13 @@ class Planner:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
         for uid, obs in decisions.observed.obs.items():
             known = self._jobs[uid].planned
-            if decisions.is_new or known is None or known.obs is not obs or at >= known.due:
+            if decisions.is_new or known is None or not known.is_current(obs, at):
                 yield uid
 
     def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
         known = self.planned(obs.job.uid)
-        if known is None or known.obs is not obs or at >= known.due:
+        if known is None or not known.is_current(obs, at):
             return False
         return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
 

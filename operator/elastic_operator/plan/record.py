@@ -33,6 +33,10 @@ class Planned:
     due: float
     status: JobStatus
 
+    def is_current(self, obs: Observation, at: float) -> bool:
+        """Whether it was made from that observation, and is not due at `at` (monotonic)."""
+        return self.obs is obs and at < self.due
+
 
 @dataclass(slots=True)
 class Record:

@@ -113,24 +113,24 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def taken(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.tally.going
+        return self._state.taken.tally.going
 
     @cached_property
     def going(self) -> frozenset[str]:
         """All pods (uids) that go for somebody else."""
-        return frozenset(uid for uid, _, _ in self._state.going())
+        return frozenset(uid for uid, _, _ in self._state.taken.going())
 
     @cached_property
     def _takers(self) -> Mapping[JobEntry, Mapping[str, JobEntry]]:
         found: dict[JobEntry, dict[str, JobEntry]] = {}
-        for uid, owner, taker in self._state.going():
+        for uid, owner, taker in self._state.taken.going():
             found.setdefault(owner, {})[uid] = taker
         return found
 
     @cached_property
     def braked(self) -> tuple[tuple[JobEntry, Braked], ...]:
         """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.braked.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:

@@ -45,7 +45,7 @@ def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
             break
     else:
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
-        if not state.brake_taken(gang[0], taken):
+        if not state.taken.brake(gang[0], taken):
             return True
     state.roll_back(mark)
     state.new_places = places

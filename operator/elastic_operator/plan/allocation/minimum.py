@@ -39,7 +39,7 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.braked.pop(entry, None)
+        state.taken.braked.pop(entry, None)
         state.set_reserves(entry, False)
     elif entry.displaced:
         state.release_all(entry)
@@ -71,7 +71,7 @@ def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bo
     shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
     if request and _goes_where_reserved(state, entry, request):
         return True
-    going_on = entry.taker in state.going_on
+    going_on = entry.taker in state.taken.going_on
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
     if is_hopeless or (request and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False

@@ -165,7 +165,7 @@ def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
     None for an entry that has pods, a node or a time of its own.
     """
     job, request = entry.job, entry.request
-    if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.going_on:
+    if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.taken.going_on:
         return None
     if job.waiting or not job.preemptible or job.failed_size is not None or starves(state, entry):
         return None
@@ -194,7 +194,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.braked.pop(entry, None)
+            state.taken.braked.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

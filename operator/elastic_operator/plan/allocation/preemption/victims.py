@@ -279,7 +279,7 @@ def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
 def clear(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
     """Have the units go."""
     for unit in units:
-        state.note_taken(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.taken.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
             state.displace(unit.entry)
             continue
