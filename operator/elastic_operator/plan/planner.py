@@ -15,18 +15,17 @@ from math import inf
 
 from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
-from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Member, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
-from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
+from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Demanded, Planned, Record
+from elastic_operator.plan.record import Planned, Record
 from elastic_operator.plan.world import Reclaim, World
 
 MOST_BLAMES = 2
@@ -172,7 +171,7 @@ class Planner:
         if job.fault or job.deleted:
             obs, record.until = Observation(job, job.status), inf
             if job.fault:
-                record.aside = None if job.unallocated else self._demand_aside(world, record, job)
+                record.aside = None if job.unallocated else demand_while_aside(world, record, job)
         else:
             obs = observe(job, world.unready, world.now)
             record.until = _valid_until(obs, world.now)
@@ -189,15 +188,6 @@ class Planner:
         if self._again is not None:
             self._again.add(uid)
         return self._observe_as(world, record, world.job(uid))
-
-    def _demand_aside(self, world: World, record: Record, job: Job) -> JobDemand | None:
-        """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
-        try:
-            if record.good is not None:
-                return demand_aside(record.good, job.pods)
-            return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
-        except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
-            return None
 
     def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
         demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
@@ -227,30 +217,9 @@ class Planner:
         record = self._jobs[uid]
         if record.obs is not None and not record.obs.job.fault:
             try:
-                self._demand_as(world, record, record.obs)
+                renew_demand(world, record, record.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
                 self.set_aside(world, uid, error)
-
-    def _demand_as(self, world: World, record: Record, obs: Observation) -> None:
-        job, known = obs.job, record.demanded
-        may_take, is_trusted = world.may_take(job), world.is_trusted(job)
-        if known is not None and known.may_take is not may_take:
-            world.answered()
-        if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
-            known = None
-        if not obs.wants_pods:
-            demand = _as_before(known, _demand_of_held(world, job, held(obs)))
-            record.good = None
-            record.demanded = Demanded(obs, None, (), demand, may_take, is_trusted)
-            return
-        shape, assumed = world.shape(job), world.assumed(job.uid)
-        if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
-            return
-        demand = _demand_with(obs, shape, assumed)
-        if not may_take or not is_trusted:
-            demand = replace(demand, takes=False)
-        record.good = _as_before(known, demand)
-        record.demanded = Demanded(obs, shape, assumed, record.good, may_take, is_trusted)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -329,25 +298,6 @@ class Planner:
     def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
         """What is done for a job that is set aside."""
         return plan_aside(job, share, now)
-
-
-def _demand_of_held(world: World, job: Job, pods: Sequence[OwnPod]) -> JobDemand | None:
-    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
-    flavor = world.flavor_held(pods) if pods else None
-    return None if flavor is None else demand_of_pods(job, pods, flavor)
-
-
-def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:
-    """The demand of a job that may have pods; pods that are being created count as its members."""
-    demand = demand_of(obs, shape)
-    if assumed:
-        demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
-
-
-def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
-    """The demand; the same object as before where it is equal."""
-    return known.demand if known is not None and known.demand == demand else demand
 
 
 def _valid_until(obs: Observation, now: float) -> float:
