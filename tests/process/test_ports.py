@@ -12,7 +12,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.plan.facts.decisions import CreatePod, Route
-from elastic_operator.pods.launcher_client import target_of
+from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ANNOTATION_TEMPLATE

@@ -26,7 +26,8 @@ from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.plan.record import Planned
-from elastic_operator.pods.launcher_client import Progress, target_of
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.touched import drop_absent
 
