@@ -24,8 +24,8 @@ from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0

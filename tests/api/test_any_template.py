@@ -114,7 +114,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     assert ledger.node_usage("n1").used[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
-    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda _: {})
+    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {})
     assert [request.name for request in requests.look(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START

@@ -30,9 +30,9 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import JobRef, Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -339,7 +339,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
@@ -576,9 +576,9 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shapes = reader.facts, reader.shapes
-    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
-    monkeypatch.setattr(reader, "shapes", lambda job: looks.add(job.name) or shapes(job))
+    facts, shape = reader.jobs.facts, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
         looks.clear()

@@ -5,7 +5,7 @@ Each is read again only when something of its pod changes, or its time has come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -61,10 +61,9 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        volumes: What is known of the claims that a pod of that namespace names.
+        volumes: What is known of these claims of that namespace.
         barred: For a pod (uid) for which nothing is tried: until when (epoch seconds) and why. None to try.
-
-    `makes_way` says whether pods on a node are about to be deleted for a pending pod.
+        makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
     def __init__(
@@ -74,14 +73,14 @@ class PendingPods:
         *,
         nodes: Store[objects.Node],
         clock: ServerClock,
-        volumes: Callable[[objects.Pod], VolumeFacts],
+        volumes: Callable[[str, Iterable[str]], VolumeFacts],
         barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+        makes_way: Callable[[str], bool] = lambda _: False,
         bulkhead: Bulkhead | None = None,
     ) -> None:
         self._ledger, self._settings, self._nodes = ledger, settings, nodes
-        self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._clock, self._volumes, self._barred, self._makes_way = clock, volumes, barred, makes_way
         self._bulkhead = bulkhead or Bulkhead()
-        self.makes_way: Callable[[str], bool] = lambda _node: False
         self._known: dict[str, _Known] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -169,11 +168,11 @@ class PendingPods:
         return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, known, now))
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
-        barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
+        barred, volumes = self._barred(pod.metadata.uid), self._volumes(pod.metadata.namespace, claims_of(pod))
         seen = known if known is not None and known.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         said = self._in_its_gang(gang, written)
-        waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
+        waits = bool(said.node) and (self._ledger.is_left(said.node) or self._makes_way(said.node))
         is_there = self._is_there(pod.status.nominated_node_name)
         key = (barred, volumes, self._clock.stepped, is_there, waits, said.node)
         if seen and seen.key == key and now < seen.until:

@@ -77,9 +77,10 @@ class Shapes:
             if self.volumes(named.namespace, named.claims) != key.volumes:
                 yield uid
 
-    def last(self, uid: str) -> JobShape:
-        """The last answer of `of` for that job."""
-        return self._known[uid][1]
+    def shape(self, job: Job, role: str) -> PodShape:
+        """The shape of a pod of that role, by the last answer of `of` for that job."""
+        shape = self._known[job.uid][1]
+        return shape.master if role == ROLE_MASTER else shape.worker
 
     def of(self, job: Job) -> JobShape:
         """What the job's pods ask of a node; the same object while that does not change."""
