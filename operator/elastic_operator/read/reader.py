@@ -13,6 +13,7 @@ from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.outside_changes import Outside
+from elastic_operator.read.pending_pod import Barred
 from elastic_operator.read.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
@@ -38,7 +39,7 @@ class Reader:
         clock: ServerClock,
         bulkhead: Bulkhead | None = None,
         unkept: Unkept | None = None,
-        barred: Callable[[str], tuple[float, str] | None] = lambda _uid: None,
+        barred: Callable[[str], Barred | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self.stores, self.ledger, self.settings = stores, ledger, settings
