@@ -30,7 +30,7 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
@@ -66,7 +66,7 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=lambda: self.now)
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles, self.refused = Troubles(), set[str]()
@@ -100,10 +100,6 @@ class World:
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
         return Planner().decide(self.new_world().look(self.now), Unbraked())
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:

@@ -12,10 +12,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from elastic_api.template import GPU_RESOURCES
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
@@ -34,14 +35,6 @@ ASSUMED_SECONDS = 15.0
 """A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
-    """A job that exists."""
-
-    namespace: str
-    name: str
-
-
 class Ledger:
     """Use per node, and pods per job.
 
@@ -57,7 +50,7 @@ class Ledger:
     def __init__(
         self,
         *,
-        job_of: Callable[[str], JobRef | None],
+        job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         changed: Callable[[], None] = lambda: None,
@@ -176,7 +169,7 @@ class Ledger:
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
-        foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
+        foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(
@@ -382,9 +375,9 @@ class Ledger:
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""
         job = self._job_of(owner.uid) if owner else None
-        if job is None or job.namespace != pod.metadata.namespace:
+        if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
-        return self._parse(job.name, pod.metadata.name)
+        return self._parse(job.metadata.name, pod.metadata.name)
 
 
 def _will_never_run(pod: OwnPod) -> bool:
