@@ -271,9 +271,10 @@ class Ledger:
 
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
+        self._void(entry)
         self._group(entry, Groups.add)
         if entry.waits:
-            self._waiting[entry.pod.metadata.uid], self._waiting_now = entry.pod, None
+            self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         if entry.holds and entry.node:
@@ -282,14 +283,13 @@ class Ledger:
         if self._is_plain(entry):
             plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
             plain.add(entry.pod.metadata.namespace, entry.requests, ())
-            self._plain_now = None
 
-    def _drop(self, uid: str) -> CountedPod:
+    def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
+        self._void(entry)
         self._group(entry, Groups.remove)
         if entry.waits:
             del self._waiting[uid]
-            self._waiting_now = None
         if entry.holds and entry.node:
             foreign = self._foreign[entry.node]
             foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
@@ -300,8 +300,15 @@ class Ledger:
             plain.remove(entry.pod.metadata.namespace, entry.requests, ())
             if not plain.pods:
                 del self._plain[entry.pod.metadata.namespace]
+
+    def _void(self, entry: CountedPod) -> None:
+        """The answers that the pod is part of are made anew when they are next asked for."""
+        if entry.claims is not None:
+            self._own_pods.pop(entry.claims, None)
+        if entry.waits:
+            self._waiting_now = None
+        if self._is_plain(entry):
             self._plain_now = None
-        return entry
 
     def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
@@ -310,7 +317,6 @@ class Ledger:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
-            self._own_pods.pop(entry.claims, None)
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
             change(self._own_by_job, entry.claims, meta.uid)

@@ -71,7 +71,7 @@ class Nodes:
         look.
         """
         self._read: object = None
-        """The revision of the nodes at that look, and the objects that were set aside."""
+        """The stamp of the nodes at that look."""
         self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
@@ -83,14 +83,14 @@ class Nodes:
 
         A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        read = self._stored.revision, self._bulkhead.state()
-        if read != self._openness[0]:
+        stamp = self._stamp()
+        if stamp != self._openness[0]:
             before = self._openness[1]
             known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
             self._why_closed = {name: one for name, one in known.items() if one is not None}
             closed = {name: why for name, (_, why) in self._why_closed.items() if why}
             now = Openness(frozenset(known), closed)
-            self._openness = read, before if before == now else now
+            self._openness = stamp, before if before == now else now
         return self._openness[1]
 
     def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
@@ -121,6 +121,10 @@ class Nodes:
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
+    def _stamp(self) -> object:
+        """Changes whenever a node changes, is set aside, or is to be tried again."""
+        return self._stored.revision, self._bulkhead.state()
+
     def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
         """The node, and why it takes no new pods; None while it is set aside."""
         meta, known = node.metadata, self._why_closed.get(node.metadata.name)
@@ -138,8 +142,7 @@ class Nodes:
         changed is the same object as before.
         """
         leaving = tuple(leaving)
-        key = (self._ledger.changes, self._stored.revision, members, leaving)
-        seen = key, self._bulkhead.state()
+        seen = self._stamp(), self._ledger.changes, members, leaving
         if seen != self._all[0]:
             self._all = seen, self._look(members, leaving)
         return self._all[1]
@@ -199,10 +202,10 @@ class Nodes:
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
         away for much longer than since then (`Sightings`). A node that is set aside keeps its last answer.
         """
-        read = self._stored.revision, self._bulkhead.state()
-        all_up = self._down == {} and read == self._read
+        stamp = self._stamp()
+        all_up = self._down == {} and stamp == self._read
         down = {} if all_up else self._find_down()
-        self._read = read
+        self._read = stamp
         self.disruptions.look(self._down, down, now)
         self._down = down
         given_up = (
