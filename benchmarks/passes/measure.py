@@ -29,7 +29,7 @@ from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.process import GC_THRESHOLDS
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
@@ -55,7 +55,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, changed=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -144,10 +144,6 @@ class Operator:
     def _wake(self) -> None:
         if self.controller is not None:
             self.controller.wake()
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _fill(self, load: Load) -> None:
         for number in range(load.nodes):

@@ -51,7 +51,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
     job = make_job()
     dispatcher = Dispatcher(
         actor=actor,
-        reader=Shapes(),
+        shapes=Shapes(),
         ledger=ledger,
         troubles=Troubles(),
         metrics=Metrics(),

@@ -32,9 +32,9 @@ from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.jobs import Reader
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -68,7 +68,7 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=lambda: self.now)
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles, self.refused = Troubles(), set[str]()
@@ -102,10 +102,6 @@ class World:
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
         return Planner().decide(self.new_world().look(self.now), Unbraked())
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -341,7 +337,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
@@ -590,9 +586,9 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shapes = reader.facts, reader.shapes
-    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
-    monkeypatch.setattr(reader, "shapes", lambda job: looks.add(job.name) or shapes(job))
+    facts, shape = reader.jobs.facts, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
         looks.clear()

@@ -24,7 +24,7 @@ from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
@@ -59,7 +59,7 @@ class Operator:
         self.faults = Faults(Random(self.server.revision), now)
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
-        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=now)
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=now)
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
@@ -89,10 +89,6 @@ class Operator:
             planned=self.shown.see,
         )
         self._hear_all(dice)
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _hear_all(self, dice: Random | None) -> None:
         known = [(plural, body) for plural in KINDS for body in self.server.all(plural)]

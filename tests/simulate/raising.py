@@ -14,8 +14,7 @@ from elastic_operator.loop import act
 from elastic_operator.plan import planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.read import convert, policies, shapes
-from elastic_operator.read import jobs as read
+from elastic_operator.read import convert, jobs, policies, shapes, specs
 from elastic_operator.read import pending_pods as requests
 from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
 from tests.simulate import server as kinds
@@ -43,8 +42,8 @@ class Station(NamedTuple):
 
 
 STATIONS = {
-    "parse": Station(kinds.JOBS, read, "parse_spec"),
-    "facts": Station(kinds.JOBS, read.Reader, "facts"),
+    "parse": Station(kinds.JOBS, specs, "parse_spec"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "facts"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
     "demand": Station(kinds.JOBS, planner, "demand_of"),
@@ -105,7 +104,7 @@ class Raising:
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are set aside hold as they last did for this operator."""
-        told, in_force = operator.controller.world.reader.policies.problems, self.server.in_force
+        told, in_force = operator.controller.world.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]

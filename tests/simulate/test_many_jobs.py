@@ -10,8 +10,8 @@ from unittest.mock import patch
 from elastic_operator.loop import reconciler
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
-from elastic_operator.read import jobs as read
 from elastic_operator.read import pending_pods as waiting_pods
+from elastic_operator.read import specs
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -115,9 +115,9 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             read_in.append(turns)
             return ""
 
-        parse = noted(read.parse_spec, turn, [])
-        look = noted(waiting_pods.PendingPods._request, turn, [])
-        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.PendingPods, "_request", look):
+        parse = noted(specs.parse_spec, turn, [])
+        look = noted(waiting_pods.request_of, turn, [])
+        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "request_of", look):
             ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
             while not ahead.done():
                 turns += 1

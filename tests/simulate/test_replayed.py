@@ -35,7 +35,7 @@ class Replays:
         decisions = self._decide(planner, world, reclaim)
         if not isinstance(world, StoredWorld):
             return decisions
-        recorded = record(world, reclaim, *world.reader.policy_sources())
+        recorded = record(world, reclaim, *world.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)

@@ -25,8 +25,8 @@ from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 
@@ -53,9 +53,17 @@ def make_controller(
         decided: Called at the end of each pass with what it came to.
     """
     awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
-    reader = Reader(stores, ledger, settings, clock=clock, bulkhead=bulkhead, unkept=actor.unkept)
-    reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
-    reclaimer.grace_ceiling = reader.grace_ceiling
+    reader = Reader(
+        stores,
+        ledger,
+        settings,
+        clock=clock,
+        bulkhead=bulkhead,
+        unkept=actor.unkept,
+        barred=reclaimer.barred,
+        makes_way=reclaimer.makes_way,
+    )
+    reclaimer.grace_ceiling = reader.surroundings.grace_ceiling
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     planner = Planner(metrics.allocate.time)
 
@@ -73,7 +81,7 @@ def make_controller(
     )
     dispatcher = Dispatcher(
         actor=actor,
-        reader=reader,
+        shapes=reader.shapes,
         ledger=ledger,
         troubles=troubles,
         metrics=metrics,

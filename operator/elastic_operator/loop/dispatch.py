@@ -29,8 +29,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.read.jobs import Reader
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.touched import drop_absent
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Dispatcher:
         self,
         *,
         actor: Actor,
-        reader: Reader,
+        shapes: Shapes,
         ledger: Ledger,
         troubles: Troubles,
         metrics: Metrics,
@@ -91,7 +91,7 @@ class Dispatcher:
         worked: Callable[[str], None] = lambda _: None,
         refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
-        self.actor, self.reader, self.ledger = actor, reader, ledger
+        self.actor, self.shapes, self.ledger = actor, shapes, ledger
         self.troubles, self.metrics, self.unkept, self.fresh = troubles, metrics, unkept, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -226,7 +226,7 @@ class Dispatcher:
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            shape = self.reader.shape(job, create.role)
+            shape = self.shapes.shape(job, create.role)
             self.ledger.assume(
                 job_uid=job.uid,
                 namespace=job.namespace,

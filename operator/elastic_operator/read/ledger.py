@@ -12,10 +12,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from elastic_api.template import GPU_RESOURCES
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
@@ -34,14 +35,6 @@ ASSUMED_SECONDS = 15.0
 """A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
-    """A job that exists."""
-
-    namespace: str
-    name: str
-
-
 class Ledger:
     """Use per node, and pods per job.
 
@@ -57,7 +50,7 @@ class Ledger:
     def __init__(
         self,
         *,
-        job_of: Callable[[str], JobRef | None],
+        job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         changed: Callable[[], None] = lambda: None,
@@ -176,7 +169,7 @@ class Ledger:
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
-        foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
+        foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(
@@ -278,9 +271,10 @@ class Ledger:
 
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
+        self._void(entry)
         self._group(entry, Groups.add)
         if entry.waits:
-            self._waiting[entry.pod.metadata.uid], self._waiting_now = entry.pod, None
+            self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         if entry.holds and entry.node:
@@ -289,14 +283,13 @@ class Ledger:
         if self._is_plain(entry):
             plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
             plain.add(entry.pod.metadata.namespace, entry.requests, ())
-            self._plain_now = None
 
-    def _drop(self, uid: str) -> CountedPod:
+    def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
+        self._void(entry)
         self._group(entry, Groups.remove)
         if entry.waits:
             del self._waiting[uid]
-            self._waiting_now = None
         if entry.holds and entry.node:
             foreign = self._foreign[entry.node]
             foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
@@ -307,8 +300,15 @@ class Ledger:
             plain.remove(entry.pod.metadata.namespace, entry.requests, ())
             if not plain.pods:
                 del self._plain[entry.pod.metadata.namespace]
+
+    def _void(self, entry: CountedPod) -> None:
+        """The answers that the pod is part of are made anew when they are next asked for."""
+        if entry.claims is not None:
+            self._own_pods.pop(entry.claims, None)
+        if entry.waits:
+            self._waiting_now = None
+        if self._is_plain(entry):
             self._plain_now = None
-        return entry
 
     def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
@@ -317,7 +317,6 @@ class Ledger:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
-            self._own_pods.pop(entry.claims, None)
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
             change(self._own_by_job, entry.claims, meta.uid)
@@ -382,9 +381,9 @@ class Ledger:
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""
         job = self._job_of(owner.uid) if owner else None
-        if job is None or job.namespace != pod.metadata.namespace:
+        if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
-        return self._parse(job.name, pod.metadata.name)
+        return self._parse(job.metadata.name, pod.metadata.name)
 
 
 def _will_never_run(pod: OwnPod) -> bool:

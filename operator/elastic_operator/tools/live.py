@@ -17,7 +17,7 @@ from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.jobs import Reader
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.recording import Recording, record
@@ -56,7 +56,7 @@ async def take(connection: Connection, settings: Settings) -> Recording:
             told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {told}"]) from None
         world = _world(process).look(session.clock.time())
-        return record(world, _reclaim(process), *world.reader.policy_sources())
+        return record(world, _reclaim(process), *world.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
