@@ -23,7 +23,6 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.launcher_client import Progress
@@ -71,15 +70,6 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            reclaimer=Reclaimer(
-                session,
-                self.stores.pods,
-                settings.reclaim,
-                events=self.events,
-                metrics=metrics,
-                now=clock.time,
-                changed=self._wake,
-            ),
             progress=Progress(now=clock.time, changed=self._wake),
             fresh=lambda: True,
             decided=self._decided,

@@ -33,7 +33,6 @@ from elastic_operator.handlers import JobFeed
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
@@ -258,15 +257,6 @@ class Process:
             network=self.settings.job_network(namespace()),
         )
         clock = self.session.clock
-        reclaimer = Reclaimer(
-            self.session,
-            self.stores.pods,
-            self.settings.reclaim,
-            events=events,
-            metrics=self.metrics,
-            now=clock.time,
-            changed=self._wake,
-        )
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
@@ -275,7 +265,6 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            reclaimer=reclaimer,
             progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
             planned=self.shown.see,

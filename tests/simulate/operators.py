@@ -16,7 +16,6 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.dispatch import REPORT_SECONDS
-from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.shown import Shown
@@ -75,15 +74,6 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            reclaimer=Reclaimer(
-                self.wire,  # type: ignore[arg-type]
-                self.stores.pods,
-                SETTINGS.reclaim,
-                events=self.events,
-                metrics=metrics,
-                now=self.wire.clock.time,
-                changed=lambda: None,
-            ),
             progress=Progress(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
             planned=self.shown.see,
@@ -133,7 +123,7 @@ class Operator:
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
             loop, trials = self.controller, self.controller.trials._running
-            if not (loop.reconciler.dispatcher._busy or loop.reclaimer._writing or trials or self.logs._reading):
+            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or trials or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from elastic_operator.loop import act
-from elastic_operator.plan import planner
+from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, jobs, policies, shapes, specs
@@ -46,7 +46,7 @@ STATIONS = {
     "facts": Station(kinds.JOBS, jobs.Jobs, "facts"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
-    "demand": Station(kinds.JOBS, planner, "demand_of"),
+    "demand": Station(kinds.JOBS, demands, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),

@@ -9,11 +9,13 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
+from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.forecasts import Forecasts
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
@@ -39,7 +41,6 @@ def make_controller(
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
-    reclaimer: Reclaimer,
     progress: Progress,
     fresh: Callable[[], bool],
     planned: Callable[[Planned], None] = lambda _: None,
@@ -60,10 +61,20 @@ def make_controller(
         clock=clock,
         bulkhead=bulkhead,
         unkept=actor.unkept,
-        barred=reclaimer.barred,
-        makes_way=reclaimer.makes_way,
+        barred=lambda uid: nominator.barred(uid),
+        makes_way=lambda node: nominator.makes_way(node),
     )
-    reclaimer.grace_ceiling = reader.surroundings.grace_ceiling
+    breaker = Breaker(settings.reclaim, evicted=metrics.evictions.inc)
+    nominator = Nominator(
+        actor.session,
+        stores.pods,
+        keeps_seconds=settings.reclaim.reservation_seconds,
+        grace_ceiling=reader.surroundings.grace_ceiling,
+        events=actor.events,
+        metrics=metrics,
+        now=clock.time,
+        changed=awake.set,
+    )
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     planner = Planner(metrics.allocate.time)
 
@@ -108,7 +119,7 @@ def make_controller(
         planner,
         world,
         dispatcher,
-        MakingWay(trials, reclaimer, stores.pods, logs.reads),
+        MakingWay(trials, nominator, breaker, stores.pods, logs.reads),
         progress=progress,
         survivors=survivors,
         wake=awake.set,
@@ -119,9 +130,11 @@ def make_controller(
         world,
         planner,
         reconciler,
-        reclaimer,
+        breaker,
+        nominator,
         trials,
         forecasts,
+        ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -1,7 +1,7 @@
 """Wake -> read -> decide -> apply.
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
-allocates for all of them, the reconciler has each job's plan carried out, and the reclaimer keeps places for pods of
+allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
 others. Everything is decided again every two minutes, whatever the watches say.
 
 Where much is new, it is read before the pass, with turns of the event loop in between.
@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.loop import reconciler
+from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.forecasts import Forecasts
+from elastic_operator.loop.nominator import Nominator
 from elastic_operator.loop.pace import Pace
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
@@ -48,9 +49,11 @@ class Controller:
         world: StoredWorld,
         planner: Planner,
         jobs: Reconciler,
-        reclaimer: Reclaimer,
+        breaker: Breaker,
+        nominator: Nominator,
         trials: Trials,
         forecasts: Forecasts,
+        reports: ReclaimReports,
         *,
         metrics: Metrics,
         clock: ServerClock,
@@ -58,7 +61,8 @@ class Controller:
         decided: Callable[[Decisions], None],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
-        self.reclaimer, self.trials, self.forecasts = reclaimer, trials, forecasts
+        self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
+        self._breaker, self._reports = breaker, reports
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
@@ -94,7 +98,7 @@ class Controller:
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
-            await self.reclaimer.stop()
+            await self.nominator.stop()
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
 
@@ -136,7 +140,7 @@ class Controller:
                 self.forget()  # what was to last until some time may now last too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.look(now), self.reclaimer)
+            decisions = self.decisions = self.planner.decide(self.world.look(now), self._breaker)
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
@@ -166,7 +170,9 @@ class Controller:
         if decisions.stopped is None and self.planner.unsettled:
             log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
         if decisions.dry is not None:
-            self.reclaimer.tell(decisions.dry, self._subject)
+            self._reports.would_go(decisions.dry)
+        self._breaker.note_waiting(allocation)
+        self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.left_out))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.requests))
         self.reconciler.say_later(allocation)
@@ -175,12 +181,11 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
         requests = self.world.reader.requests
-        self.reclaimer.tell_braked(allocation, self._subject)
-        self.reclaimer.plan(allocation)
+        self.nominator.plan(allocation.reclaims)
         rest_first = requests.note_served(_served(allocation), allocation.tried_gangs, now)
-        self.reclaimer.tell_no_room(rest_first)
-        self.reclaimer.withdraw(requests.expired)
-        self.reclaimer.renew(requests.renewable)
+        self._reports.no_room(rest_first)
+        self.nominator.withdraw(requests.expired)
+        self.nominator.renew(requests.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
@@ -203,10 +208,6 @@ class Controller:
         """Whether the pod has a node; None if it is gone."""
         pod = self._stores.pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
-
-    def _subject(self, uid: str) -> Subject | None:
-        job = self._stores.jobs.get(uid)
-        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
