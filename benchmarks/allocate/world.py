@@ -19,7 +19,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.planner import Planner

@@ -22,7 +22,8 @@ from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
@@ -231,7 +232,7 @@ class Ours:
 
     def _reserve(self, allocation: Allocation, now: float) -> None:
         """Foreign pods for which others go are nominated before."""
-        for one in allocation.reclaims:
+        for one in allocation.nominations:
             if one.is_new and (one.losers or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 

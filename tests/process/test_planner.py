@@ -25,7 +25,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner

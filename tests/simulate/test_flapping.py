@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from elastic_operator.metrics.jobs import job_families
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.read import surroundings
 from tests.simulate import server as kinds

@@ -43,7 +43,9 @@ class Replays:
         assert self._replayed.keys() == decisions.observed.obs.keys()
         replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
         assert replayed == dict(decisions.allocation)
-        assert {pod.uid: pod for pod in outcome.reclaims} == {pod.uid: pod for pod in decisions.allocation.reclaims}
+        assert {pod.uid: pod for pod in outcome.nominations} == {
+            pod.uid: pod for pod in decisions.allocation.nominations
+        }
         self.grants += len(replayed)
         return decisions
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import takewhile
 from math import inf
 
-from elastic_operator.plan.allocation.allocate import Allocation
 from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from elastic_operator.settings import ReclaimMode, ReclaimSettings

@@ -27,7 +27,7 @@ from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ class Controller:
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
         requests = self.world.reader.requests
-        self.nominator.plan(allocation.reclaims)
+        self.nominator.plan(allocation.nominations)
         rest_first = requests.note_served(_served(allocation), allocation.tried_gangs, now)
         self._reports.no_room(rest_first)
         self.nominator.withdraw(requests.expired)
@@ -213,4 +213,4 @@ class Controller:
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the brakes."""
     waiting = (entry.job.uid for entry, _ in allocation.braked)
-    return frozenset([*(nomination.uid for nomination in allocation.reclaims), *waiting])
+    return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

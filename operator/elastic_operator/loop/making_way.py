@@ -24,7 +24,7 @@ from elastic_operator.loop.asking import Question
 from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.nominator import Nominator
 from elastic_operator.loop.trials import Trials
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation

@@ -9,7 +9,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import pods
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Eviction
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 

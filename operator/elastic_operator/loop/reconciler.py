@@ -20,7 +20,7 @@ from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.making_way import MakingWay
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event, Route
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation

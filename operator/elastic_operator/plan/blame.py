@@ -44,7 +44,7 @@ def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
         jobs = tuple(one for one in some if isinstance(one, JobDemand))
         requests = tuple(one for one in some if isinstance(one, PendingPod))
         allocation = allocate(replace(snapshot, jobs=jobs, requests=requests))
-        _ = allocation.evictions, allocation.reclaims  # made when they are read
+        _ = allocation.evictions, allocation.nominations  # made when they are read
 
     return culprits(everyone, work)
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
@@ -127,7 +128,7 @@ def _as_it_is(job: JobDemand) -> JobDemand:
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
     jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
-    places = {one.uid: one.node for one in allocation.reclaims}
+    places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[tuple[str, Resources]]] = {}
     for request in snapshot.requests:
         node = places.get(request.uid) or request.nominated

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
@@ -262,7 +263,7 @@ class Planner:
                     dry = self._dry_allocator.allocate(replace(snapshot, brakes=Brakes()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
-            _ = allocation.reclaims  # made when they are read: here it is known what to do if that raises
+            _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry, error)
         return self._decided

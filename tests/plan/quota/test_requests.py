@@ -235,11 +235,11 @@ def test_ways_for_many_are_made_in_several_passes():
     jobs = tuple(make_job(f"b{i}", 1, 2, team="b", on=on(f"n{i}", 2)) for i in range(len(nodes)))
     requests = tuple(make_request(f"r{i:03}") for i in range(len(nodes)))
     snapshot = replace(make_snapshot(nodes, jobs, teams=(make_team("a", 99), make_team("b"))), requests=requests)
-    first = allocate(snapshot).reclaims
+    first = allocate(snapshot).nominations
     assert [plan.uid for plan in first] == [request.uid for request in requests[:MOST_NEW_PLACES]]
     places = {plan.uid: plan.node for plan in first}
     promised = tuple(replace(request, reserved=places.get(request.uid, "")) for request in requests)
-    second = allocate(replace(snapshot, requests=promised)).reclaims
+    second = allocate(replace(snapshot, requests=promised)).nominations
     assert {plan.uid for plan in second if plan.is_new} == {request.uid for request in requests[MOST_NEW_PLACES:]}
     assert {plan.uid: plan.node for plan in second if not plan.is_new} == places
 
@@ -248,7 +248,9 @@ def test_of_many_that_a_node_was_promised_to_the_first_in_order_has_it():
     nodes, teams = (make_node("n1", 8, used=7),), (make_team("a", 99),)
     requests = tuple(make_request(f"r{i:02}", reserved="n1") for i in range(12))
     snapshot = replace(make_snapshot(nodes, (), teams=teams), requests=requests)
-    assert [[(plan.uid, plan.node) for plan in allocate(snapshot).reclaims] for _ in range(5)] == [[("r00", "n1")]] * 5
+    assert [[(plan.uid, plan.node) for plan in allocate(snapshot).nominations] for _ in range(5)] == [
+        [("r00", "n1")]
+    ] * 5
 
 
 def test_what_is_free_on_a_node_that_a_pod_was_nominated_for_is_not_used_meanwhile():

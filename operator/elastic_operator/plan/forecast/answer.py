@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from elastic_api.status import MAX_LENDERS, Limit
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.forecast.positions import positions, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
