@@ -127,7 +127,7 @@ class Ours:
             teams=(*self._teams, *SETTINGS.default_parents),
             team_of={team.name: team.name for team in self._teams},
             default_team=SETTINGS.default_team,
-            requests=tuple(self._requests(world)),
+            pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
         )

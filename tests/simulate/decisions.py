@@ -24,7 +24,7 @@ def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
         nodes=mixed(snapshot.nodes),
         jobs=mixed(snapshot.jobs),
         teams=mixed(snapshot.teams),
-        requests=mixed(snapshot.requests),
+        pending_pods=mixed(snapshot.pending_pods),
     )
     first, second = allocating.allocate(snapshot), allocating.allocate(again)
     for uid in first:

@@ -68,7 +68,7 @@ def _teams(lie: Callable[[Team], Team]) -> Mutant:
 
 
 def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, requests=tuple(map(lie, snapshot.requests))))
+    return _told(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
 
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
@@ -173,7 +173,7 @@ class _Unasked(Taking):
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
-    kind, taker = _Unasked if victims._taker.request else Taking, victims._taker.account
+    kind, taker = _Unasked if victims._taker.pending else Taking, victims._taker.account
     return kind(taker, need, growing=victims._growing) if taker else None
 
 
@@ -191,7 +191,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
 
 
 def _without_promises(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, requests=tuple(request for request in snapshot.requests if not request.promised))
+    return replace(snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.promised))
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -259,7 +259,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "more is taken than is needed": _instead(
         (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
-    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, requests=())),
+    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "before", _nominates_later)),

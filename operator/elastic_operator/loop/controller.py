@@ -106,7 +106,7 @@ class Controller:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
         try:
             now = self._clock.time()
-            for _ in self.world.reader.requests.look_ahead(now):
+            for _ in self.world.reader.pending_pods.look_ahead(now):
                 await asyncio.sleep(0)
             for _ in self.planner.observe_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
@@ -157,7 +157,7 @@ class Controller:
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
-        at = min(decisions.until, self.world.reader.requests.again_at) - now
+        at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
@@ -174,13 +174,13 @@ class Controller:
         self._breaker.note_waiting(allocation)
         self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.left_out))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.requests))
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self.reconciler.say_later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
-        requests = self.world.reader.requests
+        requests = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         rest_first = requests.note_served(_served(allocation), allocation.tried_gangs, now)
         self._reports.no_room(rest_first)

@@ -42,7 +42,7 @@ class ReclaimReports:
             if (job.uid, one.waits_for_a_person) in before:
                 continue
             log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
-            pod = self._pods.get(job.uid) if entry.request else None
+            pod = self._pods.get(job.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(job.uid)
             if subject is not None and one.waits_for_a_person:
                 self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))

@@ -253,7 +253,7 @@ class StoredWorld:
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.requests.look(self.now)
+        return self.reader.pending_pods.look(self.now)
 
     def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise."""

@@ -130,15 +130,15 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[tuple[str, Resources]]] = {}
-    for request in snapshot.requests:
-        node = places.get(request.uid) or request.nominated
+    for pending in snapshot.pending_pods:
+        node = places.get(pending.uid) or pending.nominated
         if node:
-            came.setdefault(node, []).append((request.namespace, request.shape.requests))
+            came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
     nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
-    waiting = (one for one in snapshot.requests if (places.get(one.uid) or one.nominated) not in here)
+    waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
     brakes = replace(snapshot.brakes, gone={**snapshot.brakes.gone, **allocation.taken})
-    return replace(snapshot, jobs=jobs, nodes=nodes, requests=tuple(waiting), brakes=brakes)
+    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), brakes=brakes)
 
 
 def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:

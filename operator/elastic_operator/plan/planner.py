@@ -198,7 +198,7 @@ class Planner:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
         leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is pending
+        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
             last = self._snapshot = replace(
                 world.empty,
@@ -207,7 +207,7 @@ class Planner:
                 jobs=demands,
                 teams=(*policies.teams, *world.empty.teams),
                 team_of=policies.team_of,
-                requests=pending,
+                pending_pods=pending,
             )
         return last
 

@@ -68,7 +68,7 @@ class Reader:
             sightings=self.sightings,
             unkept=unkept or Unkept(PLURAL),
         )
-        self.requests = PendingPods(
+        self.pending_pods = PendingPods(
             ledger,
             settings,
             nodes=stores.nodes,

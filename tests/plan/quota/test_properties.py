@@ -88,7 +88,7 @@ def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in
         found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
         going = [(uid, owner.team, taker) for uid, owner, taker in state.taken.going()]
         assert found.taken == {
-            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.request
+            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
         }
         assert state.taken.tally.in_all == len(found.taken)
 

@@ -78,9 +78,9 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
-        if not self._state.snapshot.requests:
+        if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.entries if entry.request and not entry.request.nominated]
+        waiting = [entry for entry in self._state.entries if entry.pending and not entry.pending.nominated]
         return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
 
     @cached_property
@@ -119,12 +119,12 @@ class Allocation(Mapping[str, Grant]):
 
     def takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
-        found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.request is None}
+        found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
         return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.request for taker in self._takers.get(self._entries[uid], {}).values())
+        return any(taker.pending for taker in self._takers.get(self._entries[uid], {}).values())
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
@@ -159,18 +159,18 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
-    assert entry.request is not None, "asked for foreign pods only"
+    assert entry.pending is not None, "asked for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
-    request = entry.request
+    pending = entry.pending
     return Nomination(
-        uid=request.uid,
-        namespace=request.namespace,
-        name=request.name,
+        uid=pending.uid,
+        namespace=pending.namespace,
+        name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
         losers={owner.job.uid: _name(owner) for owner, _ in gone},
-        reserved=request.reserved,
+        reserved=pending.reserved,
     )
 
 
@@ -181,7 +181,7 @@ def _eviction(entry: JobEntry, share: Assignment) -> Eviction:
 
 def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:
     """Whether it is of another team, or a pending pod of others."""
-    return taker.team != entry.team or taker.request is not None
+    return taker.team != entry.team or taker.pending is not None
 
 
 def _names(entries: Iterable[JobEntry]) -> tuple[str, ...]:

@@ -175,9 +175,9 @@ class AllocationState:
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
         is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
         """
-        request = entry.request
-        node = self.board.number.get(request.reserved or request.nominated) if request else None
-        if request is None or node is None or (request.reserved and not self.board.fits(entry.master, node)):
+        pending = entry.pending
+        node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
+        if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
             return
         self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)

@@ -130,5 +130,5 @@ class Taken:
     def _count(self, uid: str, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of others."""
         owner, _, taker = self.pods[uid]
-        is_eviction = owner.team != taker.team or taker.request is not None
+        is_eviction = owner.team != taker.team or taker.pending is not None
         self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)

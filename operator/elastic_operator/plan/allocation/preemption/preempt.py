@@ -44,7 +44,7 @@ def displace(
 
 def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
     """Have the weakest units under each limit go that `need` more GPUs would pass."""
-    if taker.request:
+    if taker.pending:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
         offers = Offers(victims, refused.account)
