@@ -93,7 +93,7 @@ class Operator:
 
     @property
     def _is_behind(self) -> bool:
-        return self.controller is not None and bool(self.controller.reconciler.behind)
+        return self.controller is not None and self.controller.reconciler.is_behind()
 
     @property
     def _longest(self) -> float:

@@ -85,8 +85,8 @@ class World:
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
-            "passed": lambda job: job.name not in self.refused,
-            "answered": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_take": lambda job: job.name not in self.refused,
+            "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
         return StoredWorld(reader, logs, self.troubles, **passed)
 

@@ -13,7 +13,7 @@ from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.loop.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import roster, rounds, state
+from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption import preempt, victims
@@ -269,7 +269,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (roster, state, allocating))
+        *((module, "keep_order", _master_goes_first) for module in (roster, state, assignments))
     ),
     **GUARDS,
 }

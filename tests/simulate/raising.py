@@ -162,4 +162,4 @@ class Raising:
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, Snapshot):
-                yield from (asking.name for asking in (*one.jobs, *one.requests))
+                yield from (asking.name for asking in (*one.jobs, *one.pending_pods))

@@ -175,7 +175,7 @@ class Controller:
         self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.left_out))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self.reconciler.say_later(allocation)
+        self.reconciler.wording.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:

@@ -79,3 +79,13 @@ class Masters:
             return None
         self._stores.pods.observe(pod)
         return pod
+
+
+def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | None:
+    """The route, if there is a Service and it does not lead there yet."""
+    name = service_name(job.name)
+    if wanted is None or stores.services.named(name, job.namespace) is None:
+        return None
+    known = stores.slices.named(name, job.namespace)
+    addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
+    return None if "".join(addresses[:1]) == wanted.address else wanted

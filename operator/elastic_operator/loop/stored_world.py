@@ -54,8 +54,8 @@ class StoredWorld:
     Args:
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
-        passed: Whether the API server would accept the job's pods.
-        answered: The jobs (uids), and the namespaces, for which `passed` answers no.
+        may_take: Whether the API server would accept the job's pods.
+        barred: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
     """
 
@@ -67,20 +67,20 @@ class StoredWorld:
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
-        passed: Callable[[Job], bool] = lambda _: True,
-        answered: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        may_take: Callable[[Job], bool] = lambda _: True,
+        barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
         self.reader, self._logs, self._troubles = reader, logs, troubles
-        self._report, self._heard, self._group, self._passed = report, heard, group, passed
-        self._answered, self._news = answered, news
+        self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
+        self._barred, self._news = barred, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
         self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
-        self._barred: Barred = frozenset(), frozenset()
+        self._barred_before: Barred = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead barred at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
@@ -119,13 +119,13 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._answered(), self._bulkhead.barred()
-        jobs, namespaces = (before ^ now for before, now in zip(self._barred, barred, strict=True))
+        barred, aside = self._barred(), self._bulkhead.barred()
+        jobs, namespaces = (before ^ now for before, now in zip(self._barred_before, barred, strict=True))
         self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
-        self._barred, self._aside = barred, aside
+        self._barred_before, self._aside = barred, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
@@ -235,7 +235,7 @@ class StoredWorld:
 
     def may_take(self, job: Job) -> bool:
         """By what the API server answered about its pods (139)."""
-        return self._passed(job)
+        return self._may_take(job)
 
     def is_trusted(self, job: Job) -> bool:
         """By what it made the operator raise so far."""
