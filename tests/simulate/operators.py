@@ -15,7 +15,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.dispatch import REPORT_SECONDS
+from elastic_operator.loop.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.shown import Shown
@@ -111,7 +111,7 @@ class Operator:
     @property
     def reports_soon(self) -> bool:
         """Whether it is about to write a status that only reports (151)."""
-        waiting = self.controller.reconciler.dispatcher._behind.values()
+        waiting = self.controller.reconciler.dispatcher.status_times.unsaid_since()
         return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
 
     def pictures(self) -> tuple[JobPicture, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reconciler, wording
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
@@ -128,6 +129,22 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
         assert len(owners(world)) == JOBS
 
     with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
+        lived(story)
+
+
+def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> None:
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.run_pass()
+        controller = world.operator.controller
+        in_trouble = [obs.job for obs in controller.decisions.observed.obs.values()]
+        for job in in_trouble:
+            controller.reconciler.dispatcher.note(job, Unreachable("no answer"))
+        with_jobs(world, 1)
+        await world.run_pass()
+        assert len(owners(world) - {job.name for job in in_trouble}) == 1
+
+    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
         lived(story)
 
 

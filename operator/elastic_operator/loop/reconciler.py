@@ -114,13 +114,14 @@ class Reconciler:
     def plan_all(self, decisions: Decisions, now: float) -> None:
         """Make the plans that are not made yet, as many as one pass has time for.
 
-        The next pass follows at once for those that are left and can be started on. A job whose status is not written
-        yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
+        The next pass follows at once for those that are left and can be started on; the others come last. A job whose
+        status is not written yet looks new in each pass: thousands of such writes that hang must neither keep the
+        passes going nor use up the plans of one.
         """
         all_obs = decisions.observed.obs
-        waiting = sorted((uid for uid in self._behind if uid in all_obs), key=self.dispatcher.holds_back)
+        behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
-        uids, made = iter(dict.fromkeys((*waiting, *others))), 0
+        uids, made = iter(sorted(dict.fromkeys((*behind, *others)), key=self.dispatcher.holds_back)), 0
         while made < MOST_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
         self._behind = list(uids)
