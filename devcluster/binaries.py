@@ -6,6 +6,7 @@ is a module of its own, so that one program's dependencies do not move another's
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -200,8 +201,8 @@ def ensure_module(module: GoModule, progress: Progress) -> Path:
 
 
 def _source(go: str, module: GoModule) -> Path:
-    """The folder with the source of `module.source`."""
-    return Path(shell.run(go, "list", "-m", "-f", "{{.Dir}}", module.source, cwd=module.folder()).strip())
+    """The folder with the source of `module.source`, downloaded if need be."""
+    return Path(json.loads(shell.run(go, "mod", "download", "-json", module.source, cwd=module.folder()))["Dir"])
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from elastic_client.commands.change import patched
 from elastic_client.commands.wait import duration, ended, states
 from elastic_client.documents import JobReport, job_report
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job
+from elastic_client.jobs import find_job, job_path
 from elastic_client.words import counted
 
 ENDED_PHASES = ("Succeeded", "Failed")
@@ -40,15 +40,14 @@ Timeout = Annotated[
 
 async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Code:
     """Start all pods of a job anew, from its newest checkpoint."""
-    found = await find_job(cluster, job)
-    before = _restartable(found, see=cluster.command(f"resume {job}"))
+    before = _restartable(await find_job(cluster, job), see=cluster.command(f"resume {job}"))
     begun, stays = False, True
     try:
-        await patched(cluster, job, {"suspend": True})
+        suspended = await cluster.patch(job_path(cluster, job), {"spec": {"suspend": True}})
         begun = True
         screen.note(f"job {job}: its {counted(before.job.pods, 'pod')} stop")
         async with asyncio.timeout(timeout):
-            end = await _until_gone(cluster, job, uid=found["metadata"]["uid"])
+            end = await _until_gone(cluster, job, uid=suspended["metadata"]["uid"])
         if end is None:
             await patched(cluster, job, {"suspend": False})
         stays = False

@@ -50,7 +50,9 @@ class Gone:
 
 
 class Breaker:
-    """What the settings allow now. `evicted` is called with the number of pods that go."""
+    """What the settings allow, after what went within the last minute. `evicted` is called with the number of pods that
+    go now and did not before.
+    """
 
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted

@@ -80,7 +80,11 @@ class Dispatcher:
 
     def holds_back(self, uid: str) -> bool:
         """Whether nothing can be started for the job now: a plan of it is under way, or its next try is not due."""
-        return self.busy(uid) or self.troubles.wait(uid, time.monotonic()) > 0
+        return self.wait(uid, time.monotonic()) > 0
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds from `now` (monotonic) until anything can be started for the job; NEVER while a plan is under way."""
+        return NEVER if self.busy(uid) else self.troubles.wait(uid, now)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""

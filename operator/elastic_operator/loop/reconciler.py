@@ -83,8 +83,8 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        due = now if self.is_behind() else self._planner.next_due()
-        return min(due, self.wording.next_due())
+        starts = min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
+        return min(starts, self._planner.next_due(), self.wording.next_due())
 
     def is_behind(self) -> bool:
         """Whether there is a job for whose plan there was no time, and on which one could start now."""

@@ -39,7 +39,7 @@ class Turns:
             raise
 
     def end(self, namespace: str) -> None:
-        """Give the slot back."""
+        """Give the turn back."""
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]

@@ -48,7 +48,7 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 
 
 def without_pods(obs: Observation, now: float) -> Plan:
-    """Delete all pods of a suspended job. Pods of other jobs run on if they hold no GPU; none are created."""
+    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *going), (), now)

@@ -1,4 +1,4 @@
-"""Which pods of a job are members, which must go, and on which nodes that cannot be known yet."""
+"""Which pods of a job are members, which must go, and of which nodes it is not known yet whether they are lost."""
 
 from __future__ import annotations
 

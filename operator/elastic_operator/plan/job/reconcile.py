@@ -20,7 +20,7 @@ from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed, r
 
 
 def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
-    """The plan for one job. `grant` is None if it takes no part in the allocation: it has or must have no pods."""
+    """The plan for one job. `grant` is None if it takes no part in the allocation: it has no pods, or must."""
     if obs.job.deleted:
         return Plan(status=obs.job.status, deletes=reclaimed(obs, grant))
     if obs.status.finished:
