@@ -93,7 +93,8 @@ class Operator:
 
     @property
     def _is_behind(self) -> bool:
-        return self.controller is not None and self.controller.reconciler.is_behind()
+        now = time.monotonic()
+        return self.controller is not None and self.controller.reconciler.goes_on_at(now) <= now
 
     @property
     def _longest(self) -> float:

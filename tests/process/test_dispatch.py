@@ -138,7 +138,7 @@ DECISIONS = [{"replicas": 1}, {"targetReplicas": 4}, {"incarnation": 7}, {"pods"
 async def test_what_pods_do_is_told_with_what_they_do_within_a_second(written: dict[str, Any]) -> None:
     handed = Handed()
     assert 0 < await handed.start(written) <= REPORT_SECONDS
-    handed.dispatcher.status_times._known[handed.job.uid].unsaid_since -= REPORT_SECONDS
+    handed.dispatcher.status_times._known[handed.job.uid].behind_since -= REPORT_SECONDS
     assert await handed.start(written) == NEVER
     assert handed.actor.told == [True]
 

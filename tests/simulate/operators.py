@@ -111,7 +111,8 @@ class Operator:
     @property
     def reports_soon(self) -> bool:
         """Whether it is about to write a status that only reports (151)."""
-        waiting = self.controller.reconciler.dispatcher.status_times.unsaid_since()
+        times = self.controller.reconciler.dispatcher.status_times._known.values()
+        waiting = (one.behind_since for one in times if one.behind_since is not None)
         return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
 
     def pictures(self) -> tuple[JobPicture, ...]:

@@ -117,8 +117,8 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             return ""
 
         parse = noted(specs.parse_spec, turn, [])
-        look = noted(waiting_pods.request_of, turn, [])
-        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "request_of", look):
+        look = noted(waiting_pods.pending_pod_of, turn, [])
+        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
             ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
             while not ahead.done():
                 turns += 1

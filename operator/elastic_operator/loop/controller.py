@@ -180,12 +180,12 @@ class Controller:
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
-        requests = self.world.reader.pending_pods
+        pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
-        rest_first = requests.note_served(_served(allocation), allocation.tried_gangs, now)
+        rest_first = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
         self._reports.no_room(rest_first)
-        self.nominator.withdraw(requests.expired)
-        self.nominator.renew(requests.renewable)
+        self.nominator.withdraw(pending_pods.expired)
+        self.nominator.renew(pending_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""

@@ -78,9 +78,10 @@ class Dispatcher:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def holds_back(self, uid: str) -> bool:
-        """Whether nothing can be started for the job now: a plan of it is under way, or its next try is not due."""
-        return self.wait(uid, time.monotonic()) > 0
+    def held_back(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+        now = time.monotonic()
+        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.wait(uid, now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until anything can be started for the job; NEVER while a plan is under way."""

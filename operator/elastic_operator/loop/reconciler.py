@@ -83,12 +83,11 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        starts = min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
-        return min(starts, self._planner.next_due(), self.wording.next_due())
+        return min(self.goes_on_at(now), self._planner.next_due(), self.wording.next_due())
 
-    def is_behind(self) -> bool:
-        """Whether there is a job for whose plan there was no time, and on which one could start now."""
-        return not all(map(self.dispatcher.holds_back, self._behind))
+    def goes_on_at(self, now: float) -> float:
+        """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
+        return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
@@ -121,7 +120,8 @@ class Reconciler:
         all_obs = decisions.observed.obs
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
-        uids, made = iter(sorted(dict.fromkeys((*behind, *others)), key=self.dispatcher.holds_back)), 0
+        held_back = self.dispatcher.held_back()
+        uids, made = iter(sorted(dict.fromkeys((*behind, *others)), key=held_back.__contains__)), 0
         while made < MOST_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
         self._behind = list(uids)

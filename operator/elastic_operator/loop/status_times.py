@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -43,7 +43,7 @@ class _Times:
     """Of one job's status (monotonic)."""
 
     written: float = 0.0
-    unsaid_since: float | None = None
+    behind_since: float | None = None
     """Since when it has not said what the job's pods do."""
     alone_from: float = -inf
     """From when on it may be written again without anything else that the plan wants."""
@@ -60,10 +60,6 @@ class StatusTimes:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         drop_absent(self._known, present)
 
-    def unsaid_since(self) -> Iterator[float]:
-        """Of each job whose status does not say what its pods do: since when (monotonic)."""
-        return (known.unsaid_since for known in self._known.values() if known.unsaid_since is not None)
-
     def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.
 
@@ -74,7 +70,7 @@ class StatusTimes:
         wanted = self._unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
         stored = self._unkept.without(body.status)
         if wanted == stored:
-            known.unsaid_since = None
+            known.behind_since = None
             return inf
         if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
             return 0.0
@@ -82,15 +78,15 @@ class StatusTimes:
             return known.written + MESSAGE_SECONDS - now
         if _phase(wanted) == Phase.RUNNING != _phase(stored):
             return 0.0
-        if known.unsaid_since is None:
-            known.unsaid_since = now
-        return known.unsaid_since + REPORT_SECONDS - now
+        if known.behind_since is None:
+            known.behind_since = now
+        return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
         """It is written now. What new pods wait for is known once they wait: that is told soon."""
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
-        known.written, known.unsaid_since = time.monotonic() - soon, None
+        known.written, known.behind_since = time.monotonic() - soon, None
 
     def may_be_alone(self, uid: str) -> bool:
         """Whether it may be written now without anything else; if so, it may not be for a while from now on."""

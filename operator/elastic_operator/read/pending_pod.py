@@ -39,7 +39,7 @@ class Around(NamedTuple):
     volumes: VolumeFacts
 
 
-def request_of(
+def pending_pod_of(
     pod: objects.Pod, reserved: Reservation, around: Around, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
@@ -54,7 +54,7 @@ def request_of(
     times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
     nominated = around.nominated if not reserved.node else ""
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else barred, now), "")
-    request = PendingPod(
+    pending = PendingPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
@@ -69,7 +69,7 @@ def request_of(
         gang=gang_of(pod),
         may_be_split=may_be_split(pod),
     )
-    return request, min((time for time in times if time > now), default=inf)
+    return pending, min((time for time in times if time > now), default=inf)
 
 
 def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, settings: Settings) -> bool:

@@ -20,7 +20,7 @@ from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.gang_key import gang_of
 from elastic_operator.read.gang_places import GangPlaces
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pod import Around, Barred, Volumes, claims_of, may_evict, request_of
+from elastic_operator.read.pending_pod import Around, Barred, Volumes, claims_of, may_evict, pending_pod_of
 from elastic_operator.read.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
@@ -42,7 +42,7 @@ class _Known:
     written: Reservation
     reserved: Reservation
     key: object
-    request: PendingPod | None
+    pending: PendingPod | None
     until: float
     gang: str
     waits: bool
@@ -56,7 +56,7 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        barred: Whether nothing is tried for a pod (uid). None to try.
+        barred: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
         makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
@@ -95,15 +95,15 @@ class PendingPods:
         gangs: dict[str, dict[str, PendingPod | None]] = {}
         for uid, one in self._known.items():
             if one.gang:
-                gangs.setdefault(one.gang, {})[uid] = one.request
+                gangs.setdefault(one.gang, {})[uid] = one.pending
         self._places.keep_only(gangs.keys())
         held_back = self._gangs.hold_back(gangs, now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
-        requests = ((uid, one.request) for uid, one in self._known.items() if one.request is not None)
-        found = tuple(held_back.get(uid, request) for uid, request in requests)
+        ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
+        found = tuple(held_back.get(uid, pending) for uid, pending in ours)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
@@ -171,10 +171,10 @@ class PendingPods:
         if seen and seen.key == key and now < seen.until:
             return seen
         reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
-        request, until = request_of(pod, reserved, around, self._settings, now)
-        if known is not None and known.request == request:
-            request = known.request
-        return _Known(pod, written, reserved, key, request, until, gang, waits)
+        pending, until = pending_pod_of(pod, reserved, around, self._settings, now)
+        if known is not None and known.pending == pending:
+            pending = known.pending
+        return _Known(pod, written, reserved, key, pending, until, gang, waits)
 
     def _around(self, pod: objects.Pod) -> Around:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
