@@ -16,15 +16,16 @@ from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.jobs import Reader, Stores
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 NOW = datetime.fromisoformat(objects.STARTED).timestamp() + 86_400.0
@@ -40,7 +41,7 @@ class World:
         self.plan, self.now = plan, NOW
         self.stores = empty_stores()
         self._revisions = count(100)
-        ledger = Ledger(job_of=self._job_of, parse=parse_pod_name)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name)
         self.stores.pods.subscribe(ledger.pod_changed)
         self._fill()
         clock = ServerClock(monotonic=lambda: self.now)
@@ -120,10 +121,6 @@ class World:
             self.stores.namespaces.observe(read(objects.namespace(f"team-{number}"), kinds.Namespace))
         for body in objects.pods(plan):
             self.stores.pods.observe(read(body, kinds.Pod))
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job(self, uid: str) -> kinds.CustomObject:
         job = self.stores.jobs.get(uid)

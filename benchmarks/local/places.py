@@ -15,7 +15,7 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
-from elastic_operator.build import elastic, environment
+from elastic_operator.build import elastic_pod, environment
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract
 
@@ -81,7 +81,7 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     """Of a pod of Elastic mode. `checkpoint` is what a script that does without the library saves to."""
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
-    told = elastic.environment(
+    told = elastic_pod.environment(
         _Owner(), spec, _Create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
     )
     return {

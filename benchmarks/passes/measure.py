@@ -23,13 +23,12 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.process import GC_THRESHOLDS
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 
@@ -55,7 +54,7 @@ class Operator:
         connection = Connection("http://memory", Credentials(lambda: None))
         self.session = session = Session(connection, http=self.server)  # type: ignore[arg-type]
         metrics, settings, clock = Metrics(), Settings(), session.clock
-        ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, changed=self._wake)
+        ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, changed=self._wake)
         self.stores.pods.subscribe(ledger.pod_changed)
         self.controller: Controller | None = None
         self._fill(load)
@@ -71,15 +70,6 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            reclaimer=Reclaimer(
-                session,
-                self.stores.pods,
-                settings.reclaim,
-                events=self.events,
-                metrics=metrics,
-                now=clock.time,
-                changed=self._wake,
-            ),
             progress=Progress(now=clock.time, changed=self._wake),
             fresh=lambda: True,
             decided=self._decided,
@@ -103,7 +93,8 @@ class Operator:
 
     @property
     def _is_behind(self) -> bool:
-        return self.controller is not None and bool(self.controller.reconciler.behind)
+        now = time.monotonic()
+        return self.controller is not None and self.controller.reconciler.goes_on_at(now) <= now
 
     @property
     def _longest(self) -> float:
@@ -144,10 +135,6 @@ class Operator:
     def _wake(self) -> None:
         if self.controller is not None:
             self.controller.wake()
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _fill(self, load: Load) -> None:
         for number in range(load.nodes):

@@ -20,10 +20,10 @@ from benchmarks.policy.traces import GPUS_PER_NODE, JobTrace, Trace
 from benchmarks.policy.training import Pod, Training
 from benchmarks.policy.world import World
 from elastic_api.job import JobSpec
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.pod_names import pod_name
 from elastic_api.status import JobStatus
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
@@ -127,7 +127,7 @@ class Ours:
             teams=(*self._teams, *SETTINGS.default_parents),
             team_of={team.name: team.name for team in self._teams},
             default_team=SETTINGS.default_team,
-            requests=tuple(self._requests(world)),
+            pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
             brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
         )
@@ -232,7 +232,7 @@ class Ours:
 
     def _reserve(self, allocation: Allocation, now: float) -> None:
         """Foreign pods for which others go are nominated before."""
-        for one in allocation.reclaims:
+        for one in allocation.nominations:
             if one.is_new and (one.losers or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 
@@ -246,10 +246,8 @@ class Ours:
             same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue
-            spec = known.job.spec
-            assert spec is not None, "every job here can be read"
             grant = allocation[name] if share is not None else None
-            plan = reconcile(obs, grant, frozen=frozen_nnodes(spec), now=now)
+            plan = reconcile(obs, grant, now=now)
             known.settled = obs, share
             known.again_at = plan.wake_at if plan.wake_at is not None else inf
             moved |= self._do(world, known, plan, taken, now)

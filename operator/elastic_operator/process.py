@@ -33,7 +33,6 @@ from elastic_operator.handlers import JobFeed
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.reclaim import Reclaimer
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
@@ -43,7 +42,7 @@ from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
 from elastic_operator.read import convert
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep import networks
@@ -85,7 +84,7 @@ class Process:
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
-            job_of=self._job_ref,
+            job_of=self.stores.jobs.get,
             parse=parse_pod_name,
             gpu_resources=settings.gpu_resources,
             changed=self._wake,
@@ -101,10 +100,6 @@ class Process:
             elif kind != "pods":
                 watch.store.subscribe(self._wake_always)
         feed.store.subscribe(self._wake_always)
-
-    def _job_ref(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """Decide which pods are a job's own when it comes and when it goes; nobody can rename it."""
@@ -262,15 +257,6 @@ class Process:
             network=self.settings.job_network(namespace()),
         )
         clock = self.session.clock
-        reclaimer = Reclaimer(
-            self.session,
-            self.stores.pods,
-            self.settings.reclaim,
-            events=events,
-            metrics=self.metrics,
-            now=clock.time,
-            changed=self._wake,
-        )
         return make_controller(
             stores=self.stores,
             ledger=self.ledger,
@@ -279,7 +265,6 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            reclaimer=reclaimer,
             progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
             planned=self.shown.see,

@@ -15,9 +15,9 @@ from elastic_operator.cluster.namespaced import Namespaced
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.handlers import JobFeed
 from elastic_operator.metrics.picture import WatchPicture
-from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 POLICIES = COLLECTION

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 
 from elastic_api.invalid import InvalidSpecError
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.parse import parse_spec
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
@@ -23,7 +22,7 @@ from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending_pods import PendingPods
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
@@ -31,7 +30,7 @@ from elastic_worker import contract
 from tests.api.anything import FULL, ODD, places, replaced
 from tests.apiserver.input.strategies import HOSTILE, spoilt
 from tests.build.objects import make_pod
-from tests.cluster_unit.build import bound_claim, owner, pod, volume
+from tests.cluster_unit.build import bound_claim, owner, pod, stored_job, volume
 from tests.plan.jobs import START, make_job
 
 SETTINGS = Settings()
@@ -58,7 +57,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         seen = observe(job, {}, START)
         demand = demand_of(seen, shapes)
         grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
-        plan = reconcile(seen, grant, frozen=frozen_nnodes(spec), now=START)
+        plan = reconcile(seen, grant, now=START)
         assert plan.status.conditions
         for role in ROLES:
             assert nproc_of(spec, role) >= 1
@@ -107,14 +106,14 @@ def live_annotated(annotations: dict[str, str]) -> None:
     meta = {"labels": {contract.LABEL_INCARNATION: "1"}, "annotations": annotations, "owners": (owner("job-uid"),)}
     own = pod("toy-master-0", namespace="team-a", node="n1", gpus=1, **meta)
     waiting = pod("plain", gpus=1, phase="Pending", annotations=annotations, spec=BY_DEFAULT, status=LACKING)
-    ledger = Ledger(job_of={"job-uid": JobRef("team-a", "toy")}.get, parse=parse_pod_name)
+    ledger = Ledger(job_of={"job-uid": stored_job("toy", namespace="team-a")}.get, parse=parse_pod_name)
     for one in (own, waiting):
         ledger.pod_changed(None, one)
     assert [one.name for one in ledger.own_pods("job-uid")] == ["toy-master-0"]
     assert ledger.node_usage("n1").used[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
-    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda _: {})
+    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {})
     assert [request.name for request in requests.look(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START

@@ -45,10 +45,10 @@ def test_of_jobs_that_run_a_pass_looks_only_at_those_that_something_has_touched(
     async def main() -> list[list[str]]:
         operator = Operator(running_jobs(20))
         assert operator.controller is not None
-        reader, looked_at = operator.controller.world.reader, []
-        facts = reader.facts
+        jobs, looked_at = operator.controller.world.reader.jobs, []
+        facts = jobs.facts
         monkeypatch.setattr(
-            reader, "facts", lambda body, **how: looked_at.append(body.metadata.name) or facts(body, **how)
+            jobs, "facts", lambda body, **how: looked_at.append(body.metadata.name) or facts(body, **how)
         )
 
         async def one_pass() -> list[str]:

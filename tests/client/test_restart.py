@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from elastic_client.exits import Code
+from elastic_client.cluster import Place, connected
+from elastic_client.commands.wait import states
+from elastic_client.exits import ClientError, Code
 from tests.apiserver.jobs_api import accepted
 from tests.apiserver.operators import eventually
 from tests.client.conftest import Tenant
@@ -99,6 +101,18 @@ def test_a_job_that_somebody_else_resumes_or_deletes_is_not_said_to_stay_suspend
     assert running.returncode == Code.NOT_FOUND
     assert log.read_text().splitlines()[-1] == "elastic: job toy was deleted meanwhile"
     assert "stays suspended" not in log.read_text()
+
+
+@pytest.mark.parametrize("another", [False, True], ids=["deleted", "another of its name"])
+async def test_a_job_that_is_deleted_before_the_first_answer_counts_as_deleted(tenant: Tenant, another: bool):
+    uid = tenant.create()["metadata"]["uid"]
+    accepted(tenant.jobs.api.delete(f"{tenant.jobs.path}/toy"))
+    if another:
+        tenant.create()
+    here = Place(namespace=tenant.jobs.namespace, kubeconfig=str(tenant.kubeconfig))
+    async with connected(here) as cluster:
+        with pytest.raises(ClientError, match=r"^job toy was deleted meanwhile$"):
+            await anext(states(cluster, "toy", uid=uid))
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,12 @@ def node(name: str = "n1", *, gpus: int = 4, **fields: Any) -> objects.Node:
     return objects.decode(body | fields, objects.Node)
 
 
+def stored_job(name: str, *, namespace: str, uid: str = JOB_UID) -> objects.CustomObject:
+    """A job of which only the name counts."""
+    meta = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "1"}
+    return objects.decode({"metadata": meta}, objects.CustomObject)
+
+
 def bound_claim(name: str, *, volume: str, namespace: str = "team-a") -> objects.PersistentVolumeClaim:
     meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "1"}
     body = {"metadata": meta, "spec": {"volumeName": volume}, "status": {"phase": "Bound"}}

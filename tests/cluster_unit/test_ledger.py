@@ -9,20 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
-from elastic_operator.read.ledger import ASSUMED_SECONDS, JobRef, Ledger
+from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
-from tests.cluster_unit.build import JOB_UID, owner, pod
+from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
-JOBS = {JOB_UID: JobRef("a", "toy")}
+JOBS = {JOB_UID: stored_job("toy", namespace="a")}
 DELETING = {"deletionTimestamp": "2026-01-01T00:02:00Z", "deletionGracePeriodSeconds": 120}
 
 
-def ledger_of(*pods: Pod, jobs: dict[str, JobRef] | None = None, **options) -> Ledger:
+def ledger_of(*pods: Pod, jobs: dict[str, CustomObject] | None = None, **options) -> Ledger:
     ledger = Ledger(job_of=(JOBS if jobs is None else jobs).get, parse=parse_pod_name, **options)
     for item in pods:
         ledger.pod_changed(None, item)
@@ -175,7 +176,7 @@ def test_names_that_others_hold_are_known_to_the_job():
 
 
 def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
-    jobs: dict[str, JobRef] = {}
+    jobs: dict[str, CustomObject] = {}
     ledger = ledger_of(own(), jobs=jobs)
     assert ledger.own_pods(JOB_UID) == ()
     jobs.update(JOBS)
@@ -362,7 +363,7 @@ changes = st.one_of(
 
 @given(st.lists(changes, max_size=40))
 def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps):
-    jobs: dict[str, JobRef] = {}
+    jobs: dict[str, CustomObject] = {}
     store, ledger = Store[Pod](), ledger_of(jobs=jobs)
     store.subscribe(ledger.pod_changed)
     for revision, step in enumerate(steps, start=1):
@@ -377,7 +378,7 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
             uid, namespace = step
             jobs.pop(uid, None)
             if namespace:
-                jobs[uid] = JobRef(namespace, "toy")
+                jobs[uid] = stored_job("toy", uid=uid, namespace=namespace)
             ledger.job_changed(uid)
         fresh = ledger_of(*store, jobs=jobs)
         for node in ("n1", "n2"):

@@ -107,9 +107,9 @@ def see(job, *, now=200.0, unready=None) -> Observation:
     return observe(job, {n: START + t for n, t in (unready or {}).items()}, START + now)
 
 
-def plan(job, grant=None, *, now=200.0, unready=None, frozen=(2, 4096)) -> Plan:
+def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:
     obs = see(job, now=now, unready=unready)
-    return reconcile(obs, grant if obs.wants_pods else None, frozen=frozen, now=START + now)
+    return reconcile(obs, grant if obs.wants_pods else None, now=START + now)
 
 
 def reasons(planned: Plan) -> dict[str, tuple[str, str]]:

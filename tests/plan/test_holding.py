@@ -42,7 +42,7 @@ def unread(pods=None, **fields):
 
 
 def settled(job, grant: Grant | None = None, *, now=200.0):
-    return reconcile(see(job, now=now), grant, frozen=(2, 4096), now=START + now)
+    return reconcile(see(job, now=now), grant, now=START + now)
 
 
 FINISHED = make_status(completion_time=at(100), conditions=[make_condition(ConditionType.SUCCEEDED, "True", 100)])

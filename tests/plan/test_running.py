@@ -104,9 +104,8 @@ def test_growth_does_not_wait_for_being_written_down():
 
 
 def test_a_new_pod_gets_the_limits_its_group_was_made_with():
-    planned = plan(
-        make_job(status=started()), make_grant(keep=["master-0", "worker-0"], create=["worker-1"]), frozen=(1, 9)
-    )
+    job = make_job(spec=make_spec(minReplicas=1), status=started())
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=["worker-1"]))
     assert planned.creates[0].nnodes == (2, 4096)
 
 

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop import reclaim
-from elastic_operator.loop.reclaim import MINUTE, Breaker
+from elastic_operator.loop import breaker
+from elastic_operator.loop.breaker import MINUTE, Gone
 from elastic_operator.plan.facts.snapshot import Taker
 from tests.simulate.moments import Moments
 
@@ -17,18 +17,18 @@ ONE, OTHER = Taker("red", "one"), Taker("blue", "other")
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
     clock = Moments()
-    monkeypatch.setattr(reclaim, "time", clock)
+    monkeypatch.setattr(breaker, "time", clock)
     return clock
 
 
 def test_what_has_gone_is_known_with_who_gets_the_room(clock: Moments):  # noqa: ARG001 - it stands still
-    known = Breaker()
+    known = Gone()
     assert known.count({"a": ONE, "b": ONE, "c": OTHER}) == 3
     assert known.gone() == {"a": ONE, "b": ONE, "c": OTHER}
 
 
 def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Moments):
-    known = Breaker()
+    known = Gone()
     assert known.count({"a": ONE, "b": ONE}) == 2
     clock.passed += 10
     assert known.count({"a": OTHER}) == 0
@@ -38,7 +38,7 @@ def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Mom
 
 
 def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: Moments):
-    known = Breaker()
+    known = Gone()
     assert known.next_relief() == inf
     known.count({"a": ONE, "b": ONE})
     clock.passed += 10

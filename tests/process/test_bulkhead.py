@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -79,6 +80,15 @@ def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_se
     states.append(found.state())
     assert len(set(states)) == 3
     assert found.next_try(since=0.5) == 1.0
+
+
+def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
+    found = Bulkhead()
+    found.set_aside("job", "uid", "j", KeyError(), given=True)
+    assert found.next_try(since=bulkhead.FIRST_SECONDS) < inf
+    clock.passed = found.next_try(since=bulkhead.FIRST_SECONDS)
+    assert found.may_take("uid", None)
+    assert found.next_try(since=clock.passed) == inf
 
 
 def refuse(bad: set[int], *, together: int = 1):

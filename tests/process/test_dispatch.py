@@ -7,7 +7,8 @@ import pytest
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.loop.dispatch import MESSAGE_SECONDS, NEVER, REPORT_SECONDS, Dispatcher
+from elastic_operator.loop.dispatch import NEVER, Dispatcher
+from elastic_operator.loop.status_times import MESSAGE_SECONDS, REPORT_SECONDS
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
@@ -51,7 +52,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
     job = make_job()
     dispatcher = Dispatcher(
         actor=actor,
-        reader=Shapes(),
+        shapes=Shapes(),
         ledger=ledger,
         troubles=Troubles(),
         metrics=Metrics(),
@@ -137,7 +138,7 @@ DECISIONS = [{"replicas": 1}, {"targetReplicas": 4}, {"incarnation": 7}, {"pods"
 async def test_what_pods_do_is_told_with_what_they_do_within_a_second(written: dict[str, Any]) -> None:
     handed = Handed()
     assert 0 < await handed.start(written) <= REPORT_SECONDS
-    handed.dispatcher._behind[handed.job.uid] -= REPORT_SECONDS
+    handed.dispatcher.status_times._known[handed.job.uid].behind_since -= REPORT_SECONDS
     assert await handed.start(written) == NEVER
     assert handed.actor.told == [True]
 

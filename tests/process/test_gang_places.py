@@ -9,7 +9,7 @@ import pytest
 from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import node, owner
-from tests.process.test_requests import NOW, World
+from tests.process.test_pending_pods import NOW, World
 
 
 class Gang(World):

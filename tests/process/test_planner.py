@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -21,17 +22,20 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Brakes
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
-from elastic_operator.read.jobs import Reader, Stores
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.overdue import OVERDUE_SECONDS
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import decide
@@ -65,7 +69,7 @@ class World:
         self.settings = settings or Settings()
         self.stores = Stores(**{field.name: Store() for field in fields(Stores)})
         self.now, self.revision = START, 100
-        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=lambda: self.now)
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.troubles, self.refused = Troubles(), set[str]()
@@ -81,8 +85,8 @@ class World:
         reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
-            "passed": lambda job: job.name not in self.refused,
-            "answered": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_take": lambda job: job.name not in self.refused,
+            "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
         return StoredWorld(reader, logs, self.troubles, **passed)
 
@@ -99,10 +103,6 @@ class World:
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
         return Planner().decide(self.new_world().look(self.now), Unbraked())
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -338,7 +338,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
@@ -385,6 +385,18 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
     assert world.stored.reader.outside.since == since
+
+
+def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
+    time = SimpleNamespace(passed=0.0)
+    monkeypatch.setattr(bulkhead, "time", SimpleNamespace(monotonic=lambda: time.passed))
+    world = two_jobs(masters=True)
+    world.look()
+    world.stored.set_aside("uid-first", ValueError("no"), given=True)
+    time.passed += bulkhead.FIRST_SECONDS
+    assert [demand.takes for demand in world.look().snapshot.jobs] == [False, True]
+    time.passed += bulkhead.TAKES_NOTHING_SECONDS
+    assert [demand.takes for demand in world.look().snapshot.jobs] == [True, True]
 
 
 def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(
@@ -575,9 +587,9 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shapes = reader.facts, reader.shapes
-    monkeypatch.setattr(reader, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
-    monkeypatch.setattr(reader, "shapes", lambda job: looks.add(job.name) or shapes(job))
+    facts, shape = reader.jobs.facts, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
         looks.clear()

@@ -9,10 +9,11 @@ from elastic_api.template import fingerprint
 from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.act import Actor
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.create import Creator
+from elastic_operator.loop.master import Masters
 from elastic_operator.plan.facts.decisions import CreatePod, Route
-from elastic_operator.pods.launcher_client import target_of
-from elastic_operator.read.jobs import Stores
+from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ANNOTATION_TEMPLATE
@@ -37,9 +38,8 @@ def service_of(job, port):
 async def carry_out(job, session, api):
     """Both pods, the Service and the slice that were made for the job."""
     stores = Stores(*(Store() for _ in range(8)))
-    actor = Actor(session, stores, None, BUILD)
-    await actor._create_all(job, CREATES, set())
-    await actor._route(job, Route("10.1.0.5", "n1"))
+    await Creator(session, stores, BUILD).create_all(job, CREATES, set())
+    await Masters(session, stores).route(job, Route("10.1.0.5", "n1"))
     folder = "/api/v1/namespaces/a"
     found = [api.find(f"{folder}/pods/toy-{role}-0") for role in ("master", "worker")]
     slices = "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices/toy-master"

@@ -17,8 +17,8 @@ TEAMS = (make_team("a", 2), make_team("b", 2))
 class Watched:
     """A cluster of which each allocation is looked at, and a clock that the test moves."""
 
-    def __init__(self, *jobs, requests=()):
-        self.snapshot = make_snapshot([make_node("n1", 4)], jobs, teams=TEAMS, requests=tuple(requests))
+    def __init__(self, *jobs, pending_pods=()):
+        self.snapshot = make_snapshot([make_node("n1", 4)], jobs, teams=TEAMS, pending_pods=tuple(pending_pods))
         self.now, self.bound, self.metrics = 100.0, {}, Metrics()
         self.times = ReclaimTimes(self.metrics, is_bound=self.bound.get, clock=lambda: self.now)
 
@@ -60,10 +60,10 @@ def test_a_job_is_measured_from_when_it_was_seen_to_want_until_it_has_its_minimu
 
 
 def test_a_foreign_pod_is_measured_until_it_is_bound():
-    watched = Watched(borrower(), requests=[make_request("r", 1)])
+    watched = Watched(borrower(), pending_pods=[make_request("r", 1)])
     watched.allocate()
     watched.bound["r"] = False
-    watched.change(requests=())
+    watched.change(pending_pods=())
     watched.allocate()
     assert watched.told() == (0, 0, 1, 1)
     watched.bound["r"] = True
@@ -73,9 +73,9 @@ def test_a_foreign_pod_is_measured_until_it_is_bound():
 
 
 def test_who_is_gone_before_is_not_measured():
-    watched = Watched(borrower(), make_job("k", 1, team="a"), requests=[make_request("r", 1)])
+    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_request("r", 1)])
     watched.allocate()
-    watched.change(jobs=watched.snapshot.jobs[:1], requests=())
+    watched.change(jobs=watched.snapshot.jobs[:1], pending_pods=())
     watched.allocate()
     assert watched.told()[:2] == (0, 0)
     watched.change(jobs=(borrower(), make_job("k", 1, team="a", on="n1")))
@@ -84,7 +84,7 @@ def test_who_is_gone_before_is_not_measured():
 
 
 def test_who_finds_idle_gpus_was_given_nothing_back():
-    watched = Watched(borrower(2), make_job("k", 2, team="a"), requests=[])
+    watched = Watched(borrower(2), make_job("k", 2, team="a"), pending_pods=[])
     watched.carry_out()
     watched.allocate()
     assert watched.told() == (0, 0, 0, 0)

@@ -24,12 +24,12 @@ def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
         nodes=mixed(snapshot.nodes),
         jobs=mixed(snapshot.jobs),
         teams=mixed(snapshot.teams),
-        requests=mixed(snapshot.requests),
+        pending_pods=mixed(snapshot.pending_pods),
     )
     first, second = allocating.allocate(snapshot), allocating.allocate(again)
     for uid in first:
         require(first.share(uid) == second.share(uid), f"in another order, {uid} gets {second.share(uid)}")
-    plans = [sorted((one.uid, one.node, sorted(one.victims)) for one in found.reclaims) for found in (first, second)]
+    plans = [sorted((one.uid, one.node, sorted(one.victims)) for one in found.nominations) for found in (first, second)]
     require(plans[0] == plans[1], f"in another order, {plans[0]} becomes {plans[1]}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
@@ -131,7 +131,7 @@ class Evictions:
         """What those ask for that are nominated for the node, or are to be."""
         places = {name_of(pod): (pod, where) for pod, where in promised(self.server)}
         pods = {pod["metadata"]["uid"]: pod for pod in self.server.all(kinds.PODS)}
-        for one in self.allocation.reclaims:
+        for one in self.allocation.nominations:
             if one.uid in pods:
                 places[one.name] = pods[one.uid], one.node
         return [requests_of(pod) for pod, where in places.values() if where == node]
@@ -209,7 +209,7 @@ class Evictions:
         """GPUs of the team's foreign pods that have a place in what is planned, and are not nominated for it yet."""
         pods = {pod["metadata"]["uid"]: pod for pod in self.server.all(kinds.PODS)}
         nominated = {name_of(pod) for pod, _ in promised(self.server)}
-        planned = [pods[one.uid] for one in self.allocation.reclaims if one.uid in pods]
+        planned = [pods[one.uid] for one in self.allocation.nominations if one.uid in pods]
         members = self.policies.members(team)
         ours = [pod for pod in planned if pod["metadata"]["namespace"] in members and flavor_of(pod) == flavor]
         return sum(gpus_of(pod) for pod in ours if name_of(pod) not in nominated)

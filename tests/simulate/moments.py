@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import controller, dispatch, making_way, reclaim, reconciler, trials
+from elastic_operator.loop import breaker, controller, dispatch, making_way, reconciler, status_times, trials, wording
 from elastic_operator.loop import write_backoff as backoff
 from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
@@ -46,9 +46,11 @@ class Moments:
                 controller,
                 dispatch,
                 making_way,
-                reclaim,
+                breaker,
                 reconciler,
+                status_times,
                 trials,
+                wording,
             )
         ]
         jitter = patch.object(backoff, "random", dice)

@@ -10,10 +10,10 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan import planner
+from elastic_operator.loop.nominator import Nominator
+from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import roster, rounds, state
+from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption import preempt, victims
@@ -68,7 +68,7 @@ def _teams(lie: Callable[[Team], Team]) -> Mutant:
 
 
 def _requests(lie: Callable[[PendingPod], PendingPod]) -> Mutant:
-    return _told(lambda snapshot: replace(snapshot, requests=tuple(map(lie, snapshot.requests))))
+    return _told(lambda snapshot: replace(snapshot, pending_pods=tuple(map(lie, snapshot.pending_pods))))
 
 
 def _quotas(lie: Callable[[Quota], Quota], *, parents: bool = True, others: bool = True) -> Mutant:
@@ -173,25 +173,25 @@ class _Unasked(Taking):
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
-    kind, taker = _Unasked if victims._taker.request else Taking, victims._taker.account
+    kind, taker = _Unasked if victims._taker.pending else Taking, victims._taker.account
     return kind(taker, need, growing=victims._growing) if taker else None
 
 
-def _nominates_later(reclaimer: Reclaimer, job_uid: str) -> None:
+def _nominates_later(nominator: Nominator, job_uid: str) -> None:
     """The victims go at once."""
 
-    async def later(reclaim: Nomination) -> bool:
+    async def later(nomination: Nomination) -> bool:
         for _ in range(20):
             await asyncio.sleep(0)
-        return await reclaimer._nominate(reclaim)
+        return await nominator._nominate(nomination)
 
-    for reclaim in reclaimer._planned.get(job_uid, ()):
-        if not reclaim.reserved and reclaim.uid not in reclaimer._writing:
-            reclaimer._start(reclaim.uid, later(reclaim))
+    for nomination in nominator._planned.get(job_uid, ()):
+        if not nomination.reserved and nomination.uid not in nominator._writing:
+            nominator._start(nomination.uid, later(nomination))
 
 
 def _without_promises(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, requests=tuple(request for request in snapshot.requests if not request.promised))
+    return replace(snapshot, pending_pods=tuple(request for request in snapshot.pending_pods if not request.promised))
 
 
 def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
@@ -227,8 +227,8 @@ GUARDS: Mapping[str, Mutant] = {
     "an error at one node or waiting pod is everybody's": _instead((Bulkhead, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
     "who is set aside is never tried again": _instead((Bulkhead, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead((planner, "demand_aside", _nothing_is_done)),
-    "a job that is set aside is given more": _instead((planner, "demand_aside", lambda last, _pods: last)),
+    "a job that is set aside keeps its GPUs from all others": _instead((demands, "demand_aside", _nothing_is_done)),
+    "a job that is set aside is given more": _instead((demands, "demand_aside", lambda last, _pods: last)),
     "a job that is set aside does not say so": _instead((planner, "plan_aside", _untold)),
     "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
@@ -259,17 +259,17 @@ MUTANTS: Mapping[str, Mutant] = {
     "more is taken than is needed": _instead(
         (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
-    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, requests=())),
+    "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
-    "victims go before the pod is nominated": _instead((Reclaimer, "before", _nominates_later)),
-    "victims go and nobody is nominated": _instead((Reclaimer, "before", _nothing_is_done)),
+    "victims go before the pod is nominated": _instead((Nominator, "before", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Nominator, "before", _nothing_is_done)),
     "a place that is kept is given away": _told(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (roster, state, allocating))
+        *((module, "keep_order", _master_goes_first) for module in (roster, state, assignments))
     ),
     **GUARDS,
 }

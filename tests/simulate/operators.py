@@ -12,19 +12,18 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.dispatch import REPORT_SECONDS
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.shown import Shown
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.read.jobs import Stores
-from elastic_operator.read.ledger import JobRef, Ledger
+from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
 from tests.simulate.api import Api
@@ -59,7 +58,7 @@ class Operator:
         self.faults = Faults(Random(self.server.revision), now)
         self.wire = Wire(api, self.faults)
         self.stores = Stores(**{field.name: Store(now=now) for field in fields(Stores)})
-        self.ledger = Ledger(job_of=self._job_of, parse=parse_pod_name, now=now)
+        self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=now)
         self.stores.jobs.subscribe(lambda old, new: self.ledger.job_changed((new or old).metadata.uid))
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
@@ -75,24 +74,11 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            reclaimer=Reclaimer(
-                self.wire,  # type: ignore[arg-type]
-                self.stores.pods,
-                SETTINGS.reclaim,
-                events=self.events,
-                metrics=metrics,
-                now=self.wire.clock.time,
-                changed=lambda: None,
-            ),
             progress=Progress(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
             planned=self.shown.see,
         )
         self._hear_all(dice)
-
-    def _job_of(self, uid: str) -> JobRef | None:
-        job = self.stores.jobs.get(uid)
-        return JobRef(job.metadata.namespace, job.metadata.name) if job else None
 
     def _hear_all(self, dice: Random | None) -> None:
         known = [(plural, body) for plural in KINDS for body in self.server.all(plural)]
@@ -125,7 +111,8 @@ class Operator:
     @property
     def reports_soon(self) -> bool:
         """Whether it is about to write a status that only reports (151)."""
-        waiting = self.controller.reconciler.dispatcher._behind.values()
+        times = self.controller.reconciler.dispatcher.status_times._known.values()
+        waiting = (one.behind_since for one in times if one.behind_since is not None)
         return any(self.server.moments.passed < since + REPORT_SECONDS for since in waiting)
 
     def pictures(self) -> tuple[JobPicture, ...]:
@@ -137,7 +124,7 @@ class Operator:
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
             loop, trials = self.controller, self.controller.trials._running
-            if not (loop.reconciler.dispatcher._busy or loop.reclaimer._writing or trials or self.logs._reading):
+            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or trials or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from elastic_operator.loop import act
-from elastic_operator.plan import planner
+from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.read import convert, policies, shapes
-from elastic_operator.read import jobs as read
+from elastic_operator.read import convert, jobs, policies, shapes, specs
 from elastic_operator.read import pending_pods as requests
 from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
 from tests.simulate import server as kinds
@@ -43,11 +42,11 @@ class Station(NamedTuple):
 
 
 STATIONS = {
-    "parse": Station(kinds.JOBS, read, "parse_spec"),
-    "facts": Station(kinds.JOBS, read.Reader, "facts"),
+    "parse": Station(kinds.JOBS, specs, "parse_spec"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "facts"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
-    "demand": Station(kinds.JOBS, planner, "demand_of"),
+    "demand": Station(kinds.JOBS, demands, "demand_of"),
     "allocate": Station(kinds.JOBS, allocate.Allocator, "allocate"),
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
@@ -105,7 +104,7 @@ class Raising:
 
     def heard(self, operator: Operator) -> None:
         """After a pass: the policies that are set aside hold as they last did for this operator."""
-        told, in_force = operator.controller.world.reader.policies.problems, self.server.in_force
+        told, in_force = operator.controller.world.policies.problems, self.server.in_force
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
@@ -163,4 +162,4 @@ class Raising:
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, Snapshot):
-                yield from (asking.name for asking in (*one.jobs, *one.requests))
+                yield from (asking.name for asking in (*one.jobs, *one.pending_pods))

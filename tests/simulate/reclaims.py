@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Nomination
 from tests.simulate import server as kinds
 from tests.simulate.demand import Demand
@@ -51,7 +51,7 @@ class Reclaims:
         for write in self.writes:
             if write.verb == "NOMINATE" and nominated_for(write.pod):
                 self._fits_there(write.pod)
-        for reclaim in self.allocation.reclaims:
+        for reclaim in self.allocation.nominations:
             pod = next((p for p in self.server.all(kinds.PODS) if p["metadata"]["uid"] == reclaim.uid), None)
             gone = [self.deleted[uid] for uid in reclaim.victims if uid in self.deleted]
             if gone:

@@ -124,7 +124,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             await world.advance(30)
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
-            resolved = world.operator.controller.world.reader.policies
+            resolved = world.operator.controller.world.policies
             assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     lived(story)
@@ -139,7 +139,7 @@ def test_a_policy_of_whose_new_spec_no_teams_can_be_made_holds_as_it_was() -> No
         return work(found, *arguments, **more)
 
     def guaranteed(world: World) -> list[int]:
-        return [team.quotas["a"].guaranteed for team in world.operator.controller.world.reader.policies.teams]
+        return [team.quotas["a"].guaranteed for team in world.operator.controller.world.policies.teams]
 
     async def story(world: World) -> None:
         world.add_node(4, "a")

@@ -8,11 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.plan import planner
+from elastic_operator.loop.nominator import Nominator
+from elastic_operator.plan import demands
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.read import jobs as read
 from elastic_operator.read import ledger
+from elastic_operator.read.surroundings import Surroundings
 from tests.simulate.history import run_history
 from tests.simulate.hostile import DAY
 from tests.simulate.test_histories import batches
@@ -58,9 +58,9 @@ def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
 
 
 MUTANTS: dict[str, tuple[int, Callable[[], Any]]] = {
-    "pods of jobs that are over have no claim": (1, _instead(planner, "held", lambda _seen: ())),
-    "a grace of a day is a day": (0, _instead(read.Reader, "grace_ceiling", lambda _reader, _namespace: DAY)),
-    "a node is kept for as long as a pod was made to take": (14, _instead(Reclaimer, "_grace_seconds", lambda *_: DAY)),
+    "pods of jobs that are over have no claim": (1, _instead(demands, "held", lambda _seen: ())),
+    "a grace of a day is a day": (0, _instead(Surroundings, "grace_ceiling", lambda _all, _namespace: DAY)),
+    "a node is kept for as long as a pod was made to take": (14, _instead(Nominator, "_grace_seconds", lambda *_: DAY)),
     "deleted pods that no node has count": (21, _instead(ledger, "_will_never_run", lambda _pod: False)),
 }
 BEYOND = {

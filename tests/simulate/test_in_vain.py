@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from unittest.mock import patch
 
 import pytest
@@ -196,6 +197,22 @@ def test_what_goes_in_its_own_namespace_makes_room_under_a_quota() -> None:
         strong = add_job(world, "red", minReplicas=4, maxReplicas=4, priorityClassName="high")
         await world.advance(60)
         assert len(pods_of(world, strong)) == 4
+
+    lived(story)
+
+
+def test_a_job_whose_template_names_a_class_that_is_missing_takes_what_is_its_own() -> None:
+    """Its pods are made without that class (97), so without it they are tried, too."""
+
+    async def story(world: World) -> None:
+        teams(world, nodes=2, red=4)
+        await world.advance(30)
+        job = add_job(world, "red", minReplicas=4, maxReplicas=4)
+        template = deepcopy(job["spec"]["template"])
+        template["spec"]["priorityClassName"] = "missing"
+        world.server.edit(kinds.JOBS, job, {**job["spec"], "template": template})
+        await world.advance(60)
+        assert len(pods_of(world, job)) == 4
 
     lived(story)
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.loop import reconciler
-from elastic_operator.loop import world as stored
+from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.loop import reconciler, wording
+from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
-from elastic_operator.read import jobs as read
 from elastic_operator.read import pending_pods as waiting_pods
+from elastic_operator.read import specs
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -73,7 +74,7 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         reconcile_as_it_is = planner.reconcile
         with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += reconciler.WORDING_SECONDS
+                world.moments.passed += wording.WORDING_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()
@@ -115,9 +116,9 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
             read_in.append(turns)
             return ""
 
-        parse = noted(read.parse_spec, turn, [])
-        look = noted(waiting_pods.PendingPods._request, turn, [])
-        with patch.object(read, "parse_spec", parse), patch.object(waiting_pods.PendingPods, "_request", look):
+        parse = noted(specs.parse_spec, turn, [])
+        look = noted(waiting_pods.pending_pod_of, turn, [])
+        with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
             ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
             while not ahead.done():
                 turns += 1
@@ -128,6 +129,22 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
         assert len(owners(world)) == JOBS
 
     with patch.object(stored, "FEW_JOBS", AT_ONCE), patch.object(waiting_pods, "FEW_PODS", AT_ONCE):
+        lived(story)
+
+
+def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> None:
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.run_pass()
+        controller = world.operator.controller
+        in_trouble = [obs.job for obs in controller.decisions.observed.obs.values()]
+        for job in in_trouble:
+            controller.reconciler.dispatcher.note(job, Unreachable("no answer"))
+        with_jobs(world, 1)
+        await world.run_pass()
+        assert len(owners(world) - {job.name for job in in_trouble}) == 1
+
+    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
         lived(story)
 
 

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.decisions import Decision, decide
@@ -35,7 +35,7 @@ class Replays:
         decisions = self._decide(planner, world, reclaim)
         if not isinstance(world, StoredWorld):
             return decisions
-        recorded = record(world, reclaim, *world.reader.policy_sources())
+        recorded = record(world, reclaim, *world.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         outcome = decide(read)
@@ -43,7 +43,9 @@ class Replays:
         assert self._replayed.keys() == decisions.observed.obs.keys()
         replayed = {uid: found.grant for uid, found in self._replayed.items() if found.grant is not None}
         assert replayed == dict(decisions.allocation)
-        assert {pod.uid: pod for pod in outcome.reclaims} == {pod.uid: pod for pod in decisions.allocation.reclaims}
+        assert {pod.uid: pod for pod in outcome.nominations} == {
+            pod.uid: pod for pod in decisions.allocation.nominations
+        }
         self.grants += len(replayed)
         return decisions
 

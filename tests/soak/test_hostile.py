@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan import planner
+from elastic_operator.plan import demands
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import Answer, Api, refusal
@@ -137,7 +137,7 @@ def test_whatever_the_team_does_everybody_gets_what_is_guaranteed(small: Small) 
 
 
 def test_an_operator_that_lets_it_keep_the_pods_of_jobs_that_are_over_is_caught(small: Small) -> None:
-    with patch.object(planner, "held", lambda _seen: ()), pytest.raises(ViolationError):
+    with patch.object(demands, "held", lambda _seen: ()), pytest.raises(ViolationError):
         asyncio.run(live(small, 2))
 
 

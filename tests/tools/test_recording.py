@@ -34,7 +34,7 @@ class Braked(Unbraked):
 
 def recorded(world: World, reclaim=None):
     """The world as recorded, after it was in a file."""
-    taken = record(world.stored, reclaim or Unbraked(), *world.stored.reader.policy_sources())
+    taken = record(world.stored, reclaim or Unbraked(), *world.stored.reader.policies.sources())
     return snapshot_file.decode(json.loads(snapshot_file.encode(taken)), source="f")
 
 
@@ -47,7 +47,7 @@ def test_what_users_write_into_their_pods_is_left_out():
     template["metadata"] = {"annotations": {"token": SECRET}}
     world.job("first", 3, STATUSES[2], "", template=template, worker={"template": template})
     world.look()
-    taken = record(world.stored, Unbraked(), *world.stored.reader.policy_sources())
+    taken = record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.spec.template_of("worker") == {

@@ -137,7 +137,7 @@ SETTINGS = facts(
     flavors=some(facts(Flavor)),
     teams=some(TEAMS),
     default_team=TEAMS,
-    requests=st.just(()),
+    pending_pods=st.just(()),
     brakes=st.just(Brakes()),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))

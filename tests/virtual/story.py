@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastic_operator.pods.launcher_client import Target
+from elastic_operator.pods.launcher_target import Target
 from elastic_operator.settings import Settings
 from tests.simulate.server import Body
 from tests.simulate.violation import ViolationError, require

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.pods.launcher_client import Target
+from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.simulate.violation import require
 from tests.virtual.deeds import condition, delete_job, end, event, job, nodes, replica, settled

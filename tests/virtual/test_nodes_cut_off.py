@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.pods.launcher_client import Target
+from elastic_operator.pods.launcher_target import Target
 from elastic_operator.read import convert
 from elastic_worker import contract
 from tests.build.groups import said_by

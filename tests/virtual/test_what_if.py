@@ -12,7 +12,7 @@ import pytest
 
 from elastic_api.what_if import ANNOTATION_WHAT_IF, KEEP, ONCE, ONCE_SECONDS
 from elastic_operator.loop import questions
-from elastic_operator.pods.launcher_client import Target
+from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.kit.requests import makes_a_pod
 from tests.simulate import server as kinds

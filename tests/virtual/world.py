@@ -17,7 +17,8 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator import process
-from elastic_operator.pods.launcher_client import Progress, Target
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.launcher_target import Target
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.kit import virtual_time
 from tests.simulate import server as kinds

@@ -21,7 +21,7 @@ from elastic_client.commands.change import patched
 from elastic_client.commands.wait import duration, ended, states
 from elastic_client.documents import JobReport, job_report
 from elastic_client.exits import ClientError, Code
-from elastic_client.jobs import find_job
+from elastic_client.jobs import find_job, job_path
 from elastic_client.words import counted
 
 ENDED_PHASES = ("Succeeded", "Failed")
@@ -43,11 +43,11 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
     before = _restartable(await find_job(cluster, job), see=cluster.command(f"resume {job}"))
     begun, stays = False, True
     try:
-        await patched(cluster, job, {"suspend": True})
+        suspended = await cluster.patch(job_path(cluster, job), {"spec": {"suspend": True}})
         begun = True
         screen.note(f"job {job}: its {counted(before.job.pods, 'pod')} stop")
         async with asyncio.timeout(timeout):
-            end = await _until_gone(cluster, job)
+            end = await _until_gone(cluster, job, uid=suspended["metadata"]["uid"])
         if end is None:
             await patched(cluster, job, {"suspend": False})
         stays = False
@@ -81,13 +81,13 @@ def _restartable(job: Object, *, see: str) -> JobReport:
     return report
 
 
-async def _until_gone(cluster: Cluster, job: str) -> Code | None:
+async def _until_gone(cluster: Cluster, job: str, *, uid: str) -> Code | None:
     """Until the operator says that no pod is left, or somebody resumes the job: None. If the job ends: how it did.
 
     Raises ClientError, NOT_FOUND where it is deleted.
     """
     last = 0
-    async with aclosing(states(cluster, job)) as bodies:
+    async with aclosing(states(cluster, job, uid=uid)) as bodies:
         async for body in bodies:
             report = job_report(body)
             if (end := ended(body)) is not None:

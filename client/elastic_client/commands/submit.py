@@ -56,7 +56,7 @@ async def create(cluster: Cluster, *, made: Converted, wait: bool, logs: bool) -
     if logs:
         await follow_logs(cluster, job)
     if wait:
-        return await await_end(cluster, name, None)
+        return await await_end(cluster, name, None, uid=job["metadata"]["uid"])
     if not logs:
         screen.note("next: " + ", ".join(cluster.command(words.format(name)) for words in NEXT))
     return Code.DONE

@@ -67,8 +67,8 @@ async def wait(cluster: Cluster, job: JobName, *, timeout: Timeout = None) -> Co
     return await await_end(cluster, job, timeout)
 
 
-async def await_end(cluster: Cluster, job: str, seconds: float | None) -> Code:
-    """How the job ended. Says on stderr what it waits for. Raises ClientError, NOT_FOUND where it is deleted."""
+async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: str = "") -> Code:
+    """How the job ended. Says on stderr what it waits for; `uid` is as in `states`. Raises ClientError, NOT_FOUND."""
     check_name(job)
     seen = Seen()
     with suppress(TimeoutError), shown(job) as bar:
@@ -77,7 +77,7 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None) -> Code:
             seen.report, seen.code = job_report(body), ended(body)
             bar.update(seen.report)
 
-        await at_its_end(cluster, job, seconds, look=look)
+        await at_its_end(cluster, job, seconds, look=look, uid=uid)
     screen.note(conclusion(job, seen, seconds, see=cluster.command))
     return Code.TIMED_OUT if seen.code is None else seen.code
 
@@ -99,9 +99,14 @@ def _nothing(_: Object) -> None:
 
 
 async def at_its_end(
-    cluster: Cluster, job: str, seconds: float | None, *, look: Callable[[Object], None] = _nothing
+    cluster: Cluster,
+    job: str,
+    seconds: float | None,
+    *,
+    look: Callable[[Object], None] = _nothing,
+    uid: str = "",
 ) -> Object:
-    """The job once it has ended; `look` sees each state. None for `seconds`: for ever.
+    """The job once it has ended; `look` sees each state, `uid` is as in `states`. None for `seconds`: for ever.
 
     The time begins with the server's first answer: connecting has a limit of its own.
 
@@ -110,7 +115,7 @@ async def at_its_end(
         ClientError: NOT_FOUND where there is none, or no more.
     """
     clock = asyncio.get_running_loop().time
-    async with asyncio.timeout(None) as limit, aclosing(states(cluster, job)) as bodies:
+    async with asyncio.timeout(None) as limit, aclosing(states(cluster, job, uid=uid)) as bodies:
         async for body in bodies:
             look(body)
             if ended(body) is not None:
@@ -120,9 +125,14 @@ async def at_its_end(
     raise AssertionError("a watch has no end of its own")
 
 
-async def states(cluster: Cluster, job: str) -> AsyncGenerator[Object]:
-    """The job as it is and each time it changes. Raises ClientError, NOT_FOUND where there is none, or no more."""
-    uid = ""
+async def states(cluster: Cluster, job: str, *, uid: str = "") -> AsyncGenerator[Object]:
+    """The job as it is and each time it changes.
+
+    A caller that has seen the job gives its `uid`: a job that is not there any more was deleted, and another one of
+    its name is not followed in its place.
+
+    Raises ClientError, NOT_FOUND where there is none, or no more.
+    """
     async with followed(cluster, jobs_path(cluster.namespace), fieldSelector=f"metadata.name={job}") as changes:
         async for change in changes:
             found = change.objects

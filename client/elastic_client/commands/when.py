@@ -60,7 +60,9 @@ async def asked(cluster: Cluster, manifest: Mapping[str, Any], *, seconds: float
     body: Object = {}
     async with _made(cluster, question(manifest)) as job:
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds), aclosing(states(cluster, job["metadata"]["name"])) as bodies:
+            made = job["metadata"]
+            changes = states(cluster, made["name"], uid=made["uid"])
+            async with asyncio.timeout(seconds), aclosing(changes) as bodies:
                 async for body in bodies:
                     _refuse_if_invalid(body)
                     if (report := when_report(body)) is not None:

@@ -16,7 +16,7 @@ from elastic_api.launch_line import as_run
 from elastic_api.pod_names import pod_name
 from elastic_api.ports import declared_ports
 from elastic_api.template import fingerprint, main_container
-from elastic_operator.build import elastic
+from elastic_operator.build import elastic_pod
 from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings, PodToCreate
@@ -57,7 +57,7 @@ def build_pod(
     _add_shared_memory(pod, main)
     _declare(main, declared_ports(port, create.role, is_elastic=spec.is_elastic))
     if spec.is_elastic:
-        elastic.make_elastic(pod, main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
+        elastic_pod.make_elastic(pod, main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
     else:
         _make_torchrun(main, job, spec, create, service_ip=service_ip, port=port, settings=settings)
     return {
@@ -108,7 +108,7 @@ def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[
         # Elastic jobs take any size, so there is nothing to compare sizes with later.
         **({} if spec.is_elastic else {contract.ANNOTATION_NNODES: "{}:{}".format(*create.nnodes)}),
         contract.ANNOTATION_TEMPLATE: fingerprint(spec, create.role),
-        **(elastic.own_annotations(job, create) if spec.is_elastic else {}),
+        **(elastic_pod.own_annotations(job, create) if spec.is_elastic else {}),
     }
     return {
         "name": pod_name(job.name, create.role, create.index),

@@ -18,6 +18,7 @@ from typing import Any
 from elastic_api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
+from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 
@@ -52,6 +53,11 @@ class Subject:
 def job_subject(namespace: str, name: str, uid: str) -> Subject:
     """A job as the object of an event."""
     return Subject(API_VERSION, KIND, namespace, name, uid)
+
+
+def pod_subject(pod: Pod) -> Subject:
+    """A pod as the object of an event."""
+    return Subject("v1", "Pod", pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)

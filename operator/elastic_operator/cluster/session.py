@@ -26,7 +26,7 @@ from aiohttp.abc import AbstractStreamWriter
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
-from elastic_operator.cluster.slots import Rank, Slots
+from elastic_operator.cluster.write_queue import Urgency, WriteQueue
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -69,11 +69,11 @@ class _Body(aiohttp.BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-def _rank(method: str, path: str) -> Rank:
+def _urgency(method: str, path: str) -> Urgency:
     """Which writes go first (147). A job's first EndpointSlice leads pods that stand to their master: a change."""
     if method == "POST" and not path.endswith("/endpointslices"):
-        return Rank.CREATE
-    return Rank.DELETE if method == "DELETE" else Rank.CHANGE
+        return Urgency.CREATE
+    return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
 
 
 class Session:
@@ -101,7 +101,7 @@ class Session:
         self.remaining = remaining
         self._connection = connection
         self._on_request = on_request
-        self._writes = Slots(max_writes)
+        self._writes = WriteQueue(max_writes)
         self.clock = ServerClock()
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._http = http or self._over_tcp(connection)
@@ -201,7 +201,7 @@ class Session:
         content_type: str = JSON,
     ) -> dict[str, Any]:
         data = _Body(msgspec.json.encode(body), lambda: self.remaining())
-        async with self._writes.slot(_rank(method, path)):
+        async with self._writes.turn(_urgency(method, path)):
             headers = await self._headers(content_type=content_type)
             limits = aiohttp.ClientTimeout(total=min(WRITE_SECONDS, self._permitted(method)))
             async with self._request(

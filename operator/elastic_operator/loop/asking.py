@@ -23,10 +23,10 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.act import raise_refusal
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.create import raise_refusal
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.jobs import Stores
 from elastic_worker import contract
 
 NO_ADDRESS = "192.0.2.1"

@@ -6,26 +6,29 @@ import asyncio
 from collections.abc import Callable
 
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.asking import Asker
+from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.dispatch import Dispatcher
 from elastic_operator.loop.forecasts import Forecasts
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reconciler import Reconciler
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.logs import FailureLogs
-from elastic_operator.pods.survivors import SurvivorLogs
+from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.jobs import Reader, Stores
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 
@@ -38,7 +41,6 @@ def make_controller(
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
-    reclaimer: Reclaimer,
     progress: Progress,
     fresh: Callable[[], bool],
     planned: Callable[[Planned], None] = lambda _: None,
@@ -52,9 +54,27 @@ def make_controller(
         decided: Called at the end of each pass with what it came to.
     """
     awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
-    reader = Reader(stores, ledger, settings, clock=clock, bulkhead=bulkhead, unkept=actor.unkept)
-    reader.requests.barred, reader.requests.makes_way = reclaimer.barred, reclaimer.makes_way
-    reclaimer.grace_ceiling = reader.grace_ceiling
+    reader = Reader(
+        stores,
+        ledger,
+        settings,
+        clock=clock,
+        bulkhead=bulkhead,
+        unkept=actor.unkept,
+        barred=lambda uid: nominator.barred(uid),
+        makes_way=lambda node: nominator.makes_way(node),
+    )
+    breaker = Breaker(settings.reclaim, evicted=metrics.evictions.inc)
+    nominator = Nominator(
+        actor.session,
+        stores.pods,
+        keeps_seconds=settings.reclaim.reservation_seconds,
+        grace_ceiling=reader.surroundings.grace_ceiling,
+        events=actor.events,
+        metrics=metrics,
+        now=clock.time,
+        changed=awake.set,
+    )
     survivors = SurvivorLogs(logs, now=clock.time, stepped=lambda: clock.stepped)
     planner = Planner(metrics.allocate.time)
 
@@ -72,7 +92,7 @@ def make_controller(
     )
     dispatcher = Dispatcher(
         actor=actor,
-        reader=reader,
+        shapes=reader.shapes,
         ledger=ledger,
         troubles=troubles,
         metrics=metrics,
@@ -99,7 +119,7 @@ def make_controller(
         planner,
         world,
         dispatcher,
-        MakingWay(trials, reclaimer, stores.pods, logs.reads),
+        MakingWay(trials, nominator, breaker, stores.pods, logs.reads),
         progress=progress,
         survivors=survivors,
         wake=awake.set,
@@ -110,9 +130,11 @@ def make_controller(
         world,
         planner,
         reconciler,
-        reclaimer,
+        breaker,
+        nominator,
         trials,
         forecasts,
+        ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -1,7 +1,7 @@
 """Wake -> read -> decide -> apply.
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
-allocates for all of them, the reconciler has each job's plan carried out, and the reclaimer keeps places for pods of
+allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
 others. Everything is decided again every two minutes, whatever the watches say.
 
 Where much is new, it is read before the pass, with turns of the event loop in between.
@@ -16,17 +16,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.events import Subject, job_subject
 from elastic_operator.loop import reconciler
+from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.forecasts import Forecasts
+from elastic_operator.loop.nominator import Nominator
 from elastic_operator.loop.pace import Pace
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reclaim_times import ReclaimTimes
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.world import StoredWorld
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,11 @@ class Controller:
         world: StoredWorld,
         planner: Planner,
         jobs: Reconciler,
-        reclaimer: Reclaimer,
+        breaker: Breaker,
+        nominator: Nominator,
         trials: Trials,
         forecasts: Forecasts,
+        reports: ReclaimReports,
         *,
         metrics: Metrics,
         clock: ServerClock,
@@ -58,7 +61,8 @@ class Controller:
         decided: Callable[[Decisions], None],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
-        self.reclaimer, self.trials, self.forecasts = reclaimer, trials, forecasts
+        self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
+        self._breaker, self._reports = breaker, reports
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
@@ -94,7 +98,7 @@ class Controller:
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
-            await self.reclaimer.stop()
+            await self.nominator.stop()
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
 
@@ -102,7 +106,7 @@ class Controller:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
         try:
             now = self._clock.time()
-            for _ in self.world.reader.requests.look_ahead(now):
+            for _ in self.world.reader.pending_pods.look_ahead(now):
                 await asyncio.sleep(0)
             for _ in self.planner.observe_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
@@ -136,7 +140,7 @@ class Controller:
                 self.forget()  # what was to last until some time may now last too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.look(now), self.reclaimer)
+            decisions = self.decisions = self.planner.decide(self.world.look(now), self._breaker)
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
@@ -153,7 +157,7 @@ class Controller:
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
-        at = min(decisions.until, self.world.reader.requests.again_at) - now
+        at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
@@ -166,21 +170,22 @@ class Controller:
         if decisions.stopped is None and self.planner.unsettled:
             log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
         if decisions.dry is not None:
-            self.reclaimer.tell(decisions.dry, self._subject)
+            self._reports.would_go(decisions.dry)
+        self._breaker.note_waiting(allocation)
+        self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.left_out))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.requests))
-        self.reconciler.say_later(allocation)
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
+        self.reconciler.wording.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
-        requests = self.world.reader.requests
-        self.reclaimer.tell_braked(allocation, self._subject)
-        self.reclaimer.plan(allocation)
-        rest_first = requests.note_served(_served(allocation), allocation.tried_gangs, now)
-        self.reclaimer.tell_no_room(rest_first)
-        self.reclaimer.withdraw(requests.expired)
-        self.reclaimer.renew(requests.renewable)
+        pending_pods = self.world.reader.pending_pods
+        self.nominator.plan(allocation.nominations)
+        rest_first = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
+        self._reports.no_room(rest_first)
+        self.nominator.withdraw(pending_pods.expired)
+        self.nominator.renew(pending_pods.renewable)
 
     def _resync(self) -> None:
         """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
@@ -204,12 +209,8 @@ class Controller:
         pod = self._stores.pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _subject(self, uid: str) -> Subject | None:
-        job = self._stores.jobs.get(uid)
-        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None
-
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the brakes."""
     waiting = (entry.job.uid for entry, _ in allocation.braked)
-    return frozenset([*(nomination.uid for nomination in allocation.reclaims), *waiting])
+    return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from elastic_api.pod_names import pod_name
-from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import (
     ApiError,
@@ -24,38 +23,17 @@ from elastic_operator.cluster.errors import (
     TooManyRequests,
 )
 from elastic_operator.loop.act import Actor
+from elastic_operator.loop.status_times import StatusTimes
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.read.jobs import Reader, drop_absent
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.shapes import Shapes
 
 log = logging.getLogger(__name__)
 
-MESSAGE_SECONDS = 5.0
-"""A status with only a new wording is written no sooner than this after the last one, and so is why a job
-waits (24).
-"""
-REPORT_SECONDS = 0.8
-"""A status that only reports what pods do waits so long for what else they do: they start and end one by one (151)."""
-_REPORTS = frozenset(
-    (
-        "readyReplicas",
-        "worldSize",
-        "gpus",
-        "podsNotListed",
-        "activeSeconds",
-        "activeSince",
-        "runningSince",
-        "lastResizeTime",
-        "training",
-        "queue",
-        "conditions",
-    )
-)
-"""Fields of a status that report. Decisions start from some of them, too, and may be as late as the report."""
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 NEVER = float("inf")
@@ -79,7 +57,7 @@ class Dispatcher:
         self,
         *,
         actor: Actor,
-        reader: Reader,
+        shapes: Shapes,
         ledger: Ledger,
         troubles: Troubles,
         metrics: Metrics,
@@ -90,27 +68,28 @@ class Dispatcher:
         worked: Callable[[str], None] = lambda _: None,
         refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
-        self.actor, self.reader, self.ledger = actor, reader, ledger
-        self.troubles, self.metrics, self.unkept, self.fresh = troubles, metrics, unkept, fresh
+        self.actor, self.shapes, self.ledger = actor, shapes, ledger
+        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self._told: dict[str, float] = {}
-        self._behind: dict[str, float] = {}
-        """Since when a job's status has not said what its pods do."""
-        self._tell_at: dict[str, float] = {}
+        self.status_times = StatusTimes(unkept)
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def holds_back(self, uid: str) -> bool:
-        """Whether nothing can be started for the job now: a plan of it is under way, or its next try is not due."""
-        return self.busy(uid) or self.troubles.wait(uid, time.monotonic()) > 0
+    def held_back(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+        now = time.monotonic()
+        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.wait(uid, now) > 0}
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds from `now` (monotonic) until anything can be started for the job; NEVER while a plan is under way."""
+        return NEVER if self.busy(uid) else self.troubles.wait(uid, now)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._told, self._behind, self._tell_at):
-            drop_absent(known, present)
+        self.status_times.keep_only(present)
         self.troubles.keep_only(present)
 
     async def stop(self) -> None:
@@ -137,7 +116,7 @@ class Dispatcher:
         uid = job.uid
         if uid in self._busy:
             return NEVER
-        quiet = self._quiet_for(body, plan)
+        quiet = self.status_times.quiet_for(body, plan)
         if quiet > 0 and not _acts(plan):
             return quiet
         wait = self.troubles.wait(uid, time.monotonic())
@@ -164,12 +143,11 @@ class Dispatcher:
 
         If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
         """
-        told, now = Plan(status=plan.status), time.monotonic()
-        quiet = NEVER if plan.commit_first else self._quiet_for(body, told)
+        told = Plan(status=plan.status)
+        quiet = NEVER if plan.commit_first else self.status_times.quiet_for(body, told)
         if quiet > 0:
             return quiet
-        if now >= self._tell_at.get(job.uid, now):
-            self._tell_at[job.uid] = now + MESSAGE_SECONDS
+        if self.status_times.may_be_alone(job.uid):
             self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
         return NEVER
 
@@ -183,10 +161,7 @@ class Dispatcher:
         tells: bool = True,
     ) -> None:
         if tells:
-            # What new pods wait for is known once they wait: that is told soon.
-            soon = MESSAGE_SECONDS - REPORT_SECONDS if assumed else 0.0
-            self._told[job.uid] = time.monotonic() - soon
-            self._behind.pop(job.uid, None)
+            self.status_times.written(job.uid, creates=bool(assumed))
         task = asyncio.create_task(work)
         self._busy[job.uid] = task
         task.add_done_callback(lambda _: self._end(job, assumed, sent))
@@ -202,30 +177,10 @@ class Dispatcher:
                 self.ledger.forget(job.namespace, name)
         self.done(job.uid)
 
-    def _quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
-        """Seconds for which the plan can wait; 0 if there is something to do now.
-
-        Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
-        status is not written more often than every few seconds (24).
-        """
-        uid, now = body.metadata.uid, time.monotonic()
-        wanted = self.unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-        stored = self.unkept.without(body.status)
-        if wanted == stored:
-            self._behind.pop(uid, None)
-            return NEVER
-        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
-            return 0.0
-        if without_messages(wanted) == without_messages(stored):
-            return self._told.get(uid, 0.0) + MESSAGE_SECONDS - now
-        if _phase(wanted) == Phase.RUNNING != _phase(stored):
-            return 0.0
-        return self._behind.setdefault(uid, now) + REPORT_SECONDS - now
-
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            shape = self.reader.shape(job, create.role)
+            shape = self.shapes.shape(job, create.role)
             self.ledger.assume(
                 job_uid=job.uid,
                 namespace=job.namespace,
@@ -300,21 +255,3 @@ def _acts(plan: Plan) -> bool:
     """Whether it wants anything done beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.membership is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)
-
-
-def without_messages(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without the texts of its conditions."""
-    conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
-    return {**status, "conditions": conditions}
-
-
-def decisive(status: dict[str, Any]) -> dict[str, Any]:
-    """What a decision must not be late for: sizes, history, and of the pods the names of those that live."""
-    pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
-    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
-
-
-def _phase(status: dict[str, Any]) -> str:
-    """The reason of Ready."""
-    conditions = (one for one in status.get("conditions", []) if one.get("type") == ConditionType.READY)
-    return next((str(one.get("reason")) for one in conditions), "")

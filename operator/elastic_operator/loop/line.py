@@ -17,11 +17,11 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.line import positions, rounded, waiting
+from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.read.jobs import drop_absent
+from elastic_operator.read.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Whether a job may let pods go for others, and what must be done first.
 
 No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
-pending pod of others is nominated (`reclaim`) (41, 139). While the stores are not fresh no pod goes, as none is
+pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh no pod goes, as none is
 created. While it is being read why a pod of a job failed, no pod of that job goes, nor any pod for it: all of its pods
 may be replaced a moment later (14).
 
@@ -17,17 +17,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_api.nnodes import frozen_nnodes
 from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.asking import Question
-from elastic_operator.loop.reclaim import Reclaimer
+from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.nominator import Nominator
 from elastic_operator.loop.trials import Trials
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
+from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.read.jobs import drop_absent
+from elastic_operator.read.touched import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
@@ -70,9 +71,14 @@ class MakingWay:
     """Decides from what a pass has observed and decided."""
 
     def __init__(
-        self, trials: Trials, reclaimer: Reclaimer, pods: Store[objects.Pod], reads: Callable[[str], bool]
+        self,
+        trials: Trials,
+        nominator: Nominator,
+        breaker: Breaker,
+        pods: Store[objects.Pod],
+        reads: Callable[[str], bool],
     ) -> None:
-        self._trials, self._reclaimer, self._pods, self._reads = trials, reclaimer, pods, reads
+        self._trials, self._nominator, self._breaker, self._pods, self._reads = trials, nominator, breaker, pods, reads
         self._seen: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
@@ -120,12 +126,12 @@ class MakingWay:
         def start() -> Callable[[], Awaitable[bool]] | None:
             if uid in self._waits_since and plan.deletes:
                 self._waits_since[uid] = time.monotonic()
-            kept = self._reclaimer.before(uid)
+            kept = self._nominator.before(uid)
 
             async def counted() -> bool:
                 if kept is not None and not await kept():
                     return False
-                self._reclaimer.goes(pods)
+                self._breaker.goes(pods)
                 return True
 
             return counted if pods else kept
@@ -167,13 +173,7 @@ class MakingWay:
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The pods that the job is to get, as if their room were free."""
         obs, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
-        if obs is None or obs.job.spec is None:
-            return ()
-        nnodes, status = frozen_nnodes(obs.job.spec), obs.status
-        return tuple(
-            CreatePod(slot.role, slot.index, slot.node, status.incarnation, nnodes, status.master_epoch or 0)
-            for slot in slots
-        )
+        return creates(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
         """The pods of that namespace that are to go or are being deleted."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Eviction
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 
@@ -44,7 +44,7 @@ class ReclaimTimes:
     def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Measure by a new allocation, made from that snapshot."""
         now, evictions = self._clock(), allocation.evictions
-        pods = {request.uid: request for request in snapshot.requests}
+        pods = {pending.uid: pending for pending in snapshot.pending_pods}
         jobs = {job.uid: job for job in snapshot.jobs if _lacks_minimum(job)}
         self._end(pods.keys() | jobs.keys(), {job.uid for job in snapshot.jobs}, now)
         for uid in (*pods, *jobs):
@@ -69,9 +69,9 @@ class ReclaimTimes:
 
     def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
         """Note the takers of what others lose. Each counts once while it waits or grows."""
-        for request in snapshot.requests:
-            if f"{request.namespace}/{request.name}" in takers:
-                self._owe(request.uid, request.shape.gpus)
+        for pending in snapshot.pending_pods:
+            if f"{pending.namespace}/{pending.name}" in takers:
+                self._owe(pending.uid, pending.shape.gpus)
         growing = set()
         for job in snapshot.jobs:
             if f"{job.namespace}/{job.name}" not in takers:

@@ -1,44 +1,39 @@
 """Makes the plan of each job and starts on it, and says why a job is not bigger.
 
 Thousands of jobs may change at once: plans are made for some jobs in each pass, for the others in the next ones, which
-follow at once. Why a job is not bigger depends on all the others, and so may read otherwise after any change. That is
-said in turn, a few jobs at a time: nobody waits for it, and the API server must not be flooded with it (24).
+follow at once.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from math import inf
 
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
-from elastic_operator.build.names import service_name
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.world import StoredWorld
-from elastic_operator.plan.allocation.allocate import Allocation
-from elastic_operator.plan.facts.decisions import Event, Route
+from elastic_operator.loop.master import changed_route
+from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.wording import Wording
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.plan.record import Planned
-from elastic_operator.pods.launcher_client import Progress, target_of
-from elastic_operator.pods.survivors import SurvivorLogs
-from elastic_operator.read.jobs import drop_absent
+from elastic_operator.pods.launcher_client import Progress
+from elastic_operator.pods.launcher_target import target_of
+from elastic_operator.pods.survivor_logs import SurvivorLogs
 
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 120.0
 """Every job is decided on again at least this often, whatever the watches say."""
-WORDING_SECONDS = 0.5
-WORDING_BATCH = 10
-"""So many jobs get a new word on why they are not bigger, every so many seconds."""
-STORM_WORDING_SECONDS = 5.0
-"""The same while hundreds of jobs change: their sentences are out of date again at once (24, 156)."""
 MOST_PLANS = 500
 """So many plans are made in a pass; the next one, which follows at once, goes on."""
 
@@ -69,16 +64,13 @@ class Reconciler:
         self._stores, self._bulkhead = world.reader.stores, world.reader.bulkhead
         self._progress, self._survivors = progress, survivors
         self._wake, self._planned, self._told = wake, planned, told
-        self.behind: dict[str, None] = {}
+        self._behind: list[str] = []
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
-        self._held_back: dict[str, None] = {}
-        """The same, but nothing could be begun for them now."""
-        self._unsaid: dict[str, None] = {}
-        self._say_at = 0.0
+        self.wording = Wording()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._unsaid, present)
+        self.wording.keep_only(present)
         self.dispatcher.keep_only(present)
         self._progress.keep_only(present)
         self._survivors.keep_only(present)
@@ -91,8 +83,11 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        due = now if self.behind else self._planner.next_due()
-        return min(due, self._say_at if self._unsaid else inf)
+        return min(self.goes_on_at(now), self._planner.next_due(), self.wording.next_due())
+
+    def goes_on_at(self, now: float) -> float:
+        """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
+        return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
@@ -118,18 +113,18 @@ class Reconciler:
     def plan_all(self, decisions: Decisions, now: float) -> None:
         """Make the plans that are not made yet, as many as one pass has time for.
 
-        The next pass follows at once for those that are left and can be started on. A job whose status is not written
-        yet looks new in each pass: thousands of such writes that hang must not keep the passes going.
+        The next pass follows at once for those that are left and can be started on; the others come last. A job whose
+        status is not written yet looks new in each pass: thousands of such writes that hang must neither keep the
+        passes going nor use up the plans of one.
         """
         all_obs = decisions.observed.obs
-        waiting = [uid for uid in (*self.behind, *self._held_back) if uid in all_obs]
+        behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
-        uids, made = iter(dict.fromkeys((*waiting, *others))), 0
+        held_back = self.dispatcher.held_back()
+        uids, made = iter(sorted(dict.fromkeys((*behind, *others)), key=held_back.__contains__)), 0
         while made < MOST_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
-        self.behind, self._held_back = {}, {}
-        for uid in uids:
-            (self._held_back if self.dispatcher.holds_back(uid) else self.behind)[uid] = None
+        self._behind = list(uids)
 
     def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside.
@@ -179,7 +174,7 @@ class Reconciler:
         if grant is not None:
             grant = held.grant(grant, obs)
         plan = self._planner.plan(obs, grant, now)
-        plan = replace(plan, route=self._changed_route(job, plan.route), status=self._told(obs, plan.status))
+        plan = replace(plan, route=changed_route(self._stores, job, plan.route), status=self._told(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         goes = grant is not None and (bool(grant.release) or not held.pods)
@@ -194,37 +189,20 @@ class Reconciler:
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
         self._planner.note(planned)
-        self._unsaid.pop(planned.obs.job.uid, None)
+        self.wording.said(planned.obs.job.uid)
         try:
             self._planned(planned)
         except Exception:  # metrics of one job stop no pass
             log.exception("job=%s cannot be shown", planned.obs.job.key)
 
-    def _changed_route(self, job: Job, wanted: Route | None) -> Route | None:
-        """The route, if there is a Service and it does not lead there yet."""
-        name = service_name(job.name)
-        if wanted is None or self._stores.services.named(name, job.namespace) is None:
-            return None
-        known = self._stores.slices.named(name, job.namespace)
-        addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
-        return None if "".join(addresses[:1]) == wanted.address else wanted
-
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
-
-    def say_later(self, uids: Iterable[str]) -> None:
-        """The answers for these jobs may read otherwise now."""
-        self._unsaid |= dict.fromkeys(uids)
 
     def say_why(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
         """Tell some of the jobs whose answer may read otherwise now; a plan that is yet to be made tells it, too.
 
         `storms`: passes have woken each other for a while.
         """
-        if not self._unsaid or time.monotonic() < self._say_at:
-            return
-        self._say_at = time.monotonic() + (STORM_WORDING_SECONDS if storms else WORDING_SECONDS)
-        for uid in list(self._unsaid)[:WORDING_BATCH]:
-            del self._unsaid[uid]
+        for uid in self.wording.take(storms=storms):
             known = self._planner.planned(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue

@@ -36,6 +36,7 @@ Of one allocation:
     assignment      what a job gets: pods to keep, to release and to create; a grant is that with its reason
 
 Of taking GPUs:
+    go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
     taker           the entry for which pods of others go (kueue: preemptor)
     giver           a team, or a job, whose pods may go (kueue: candidate)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)

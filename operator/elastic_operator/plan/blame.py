@@ -38,13 +38,13 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
 
 def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
     """The jobs and pending pods at which an allocation raises."""
-    everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.requests)
+    everyone: tuple[JobDemand | PendingPod, ...] = (*snapshot.jobs, *snapshot.pending_pods)
 
     def work(some: Sequence[JobDemand | PendingPod]) -> None:
         jobs = tuple(one for one in some if isinstance(one, JobDemand))
-        requests = tuple(one for one in some if isinstance(one, PendingPod))
-        allocation = allocate(replace(snapshot, jobs=jobs, requests=requests))
-        _ = allocation.evictions, allocation.reclaims  # made when they are read
+        pending = tuple(one for one in some if isinstance(one, PendingPod))
+        allocation = allocate(replace(snapshot, jobs=jobs, pending_pods=pending))
+        _ = allocation.evictions, allocation.nominations  # made when they are read
 
     return culprits(everyone, work)
 

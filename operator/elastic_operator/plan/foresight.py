@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
@@ -127,17 +128,17 @@ def _as_it_is(job: JobDemand) -> JobDemand:
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
     jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
-    places = {one.uid: one.node for one in allocation.reclaims}
+    places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[tuple[str, Resources]]] = {}
-    for request in snapshot.requests:
-        node = places.get(request.uid) or request.nominated
+    for pending in snapshot.pending_pods:
+        node = places.get(pending.uid) or pending.nominated
         if node:
-            came.setdefault(node, []).append((request.namespace, request.shape.requests))
+            came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
     nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
-    waiting = (one for one in snapshot.requests if (places.get(one.uid) or one.nominated) not in here)
+    waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
     brakes = replace(snapshot.brakes, gone={**snapshot.brakes.gone, **allocation.taken})
-    return replace(snapshot, jobs=jobs, nodes=nodes, requests=tuple(waiting), brakes=brakes)
+    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), brakes=brakes)
 
 
 def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:

@@ -13,21 +13,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_api.nnodes import frozen_nnodes
-from elastic_operator.plan.allocation.allocate import Allocation, Allocator, next_change
+from elastic_operator.plan.allocation.allocate import Allocator, next_change
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
+from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
-from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Member, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.foresight import Foresight
-from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
+from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Demanded, Planned, Record
+from elastic_operator.plan.record import Planned, Record
 from elastic_operator.plan.world import Reclaim, World
 
 MOST_BLAMES = 2
@@ -67,12 +66,9 @@ class Planner:
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, Record] = {}
-        self._obs: dict[str, Observation] = {}
-        self._demands: dict[str, JobDemand | None] = {}
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
-        self._policies: Resolved | None = None
         self._members: frozenset[str] = frozenset()
         self._allocator, self._dry_allocator = Foresight(), Allocator()
         self._decided: Decisions | None = None
@@ -132,19 +128,19 @@ class Planner:
         Whatever changes between two steps is observed again.
         """
         for uid in world.unread():
-            self._demand_of(world, self._observe(world, uid))
+            self._observe(world, uid)
+            self._demand(world, uid)
             yield
 
     def observe(self, world: World) -> Observed:
         """All jobs as they are now."""
         uids = self._to_observe(world)
         for uid in uids:
-            self._obs[uid] = self._observe(world, uid)
+            self._observe(world, uid)
         for uid in uids:
-            self._demands[uid] = self._demand_of(world, self._obs[uid])
-            self._obs[uid] = self._jobs[uid].obs or self._obs[uid]
-        snapshot = self._take_snapshot(world)
-        return Observed(dict(self._obs), snapshot)
+            self._demand(world, uid)
+        obs = {uid: one for uid in world.jobs() if (one := self._jobs[uid].obs) is not None}
+        return Observed(obs, self._take_snapshot(world, obs))
 
     def _to_observe(self, world: World) -> Sequence[str]:
         """Those that may look otherwise than at the last pass; all others are kept. In the order of all jobs."""
@@ -152,27 +148,22 @@ class Planner:
         self._keep_only(uids)
         self._again = set()
         if touched is None or again is None:
-            self._obs, self._demands = {}, {}
             return tuple(uids)
         due = (uid for uid, record in self._jobs.items() if world.now >= record.until)
         some = {*touched, *again, *due}
-        return [uid for uid in uids if uid in some or uid not in self._obs]
+        return [uid for uid in uids if uid in some or uid not in self._jobs]
 
     def _keep_only(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
-            self._obs.pop(uid, None)
-            self._demands.pop(uid, None)
 
-    def _observe(self, world: World, uid: str) -> Observation:
-        """The job as it is now, or as little as can be said of it while it is set aside."""
+    def _observe(self, world: World, uid: str) -> None:
+        """Observe the job as it is now, or as little as can be said of it while it is set aside."""
         record = self._jobs.setdefault(uid, Record())
         try:
-            return self._observe_as(world, record, world.job(uid))
+            self._observe_as(world, record, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = self.set_aside(world, uid, error)
-            assert aside is not None, "a pass awaits nothing, so the job is still there"
-            return aside
+            self.set_aside(world, uid, error)
 
     def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
         known = record.obs
@@ -181,7 +172,7 @@ class Planner:
         if job.fault or job.deleted:
             obs, record.until = Observation(job, job.status), inf
             if job.fault:
-                record.aside = None if job.unallocated else self._demand_aside(world, record, job)
+                record.aside = None if job.unallocated else demand_while_aside(world, record, job)
         else:
             obs = observe(job, world.unready, world.now)
             record.until = _valid_until(obs, world.now)
@@ -199,69 +190,37 @@ class Planner:
             self._again.add(uid)
         return self._observe_as(world, record, world.job(uid))
 
-    def _demand_aside(self, world: World, record: Record, job: Job) -> JobDemand | None:
-        """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
-        try:
-            if record.good is not None:
-                return demand_aside(record.good, job.pods)
-            return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
-        except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
-            return None
-
-    def _take_snapshot(self, world: World) -> Snapshot:
-        demands = tuple(demand for demand in self._demands.values() if demand is not None)
+    def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
+        demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
         last, policies = self._snapshot, world.policies
         same_jobs = last is not None and _same(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in self._obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.requests is pending
-        if last is None or not same or policies is not self._policies:
-            last = replace(
+        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.pending_pods is pending
+        if last is None or not same or policies.team_of is not last.team_of:
+            last = self._snapshot = replace(
                 world.empty,
                 now=world.now,
                 nodes=nodes,
                 jobs=demands,
                 teams=(*policies.teams, *world.empty.teams),
                 team_of=policies.team_of,
-                requests=pending,
+                pending_pods=pending,
             )
-            self._snapshot, self._policies = last, policies
         return last
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
-    def _demand_of(self, world: World, obs: Observation) -> JobDemand | None:
-        """What the job demands, or last did where it is set aside; None if it may have no pods."""
-        record = self._jobs[obs.job.uid]
-        if not obs.job.fault:
+    def _demand(self, world: World, uid: str) -> None:
+        """Say what the job demands, unless it is set aside."""
+        record = self._jobs[uid]
+        if record.obs is not None and not record.obs.job.fault:
             try:
-                return self._demand(world, record, obs)
+                renew_demand(world, record, record.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.set_aside(world, obs.job.uid, error)
-        return record.aside
-
-    def _demand(self, world: World, record: Record, obs: Observation) -> JobDemand | None:
-        job, known = obs.job, record.demanded
-        takes = world.may_take(job)
-        if known is not None and known.takes is not takes:
-            world.answered()
-            known = None
-        if not obs.wants_pods:
-            demand = _demand_of_held(world, job, held(obs))
-            record.good = None
-            record.demanded = Demanded(obs, demand=_as_before(known, demand), takes=takes)
-            return record.demanded.demand
-        shape, assumed = world.shape(job), world.assumed(job.uid)
-        if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
-            return known.demand
-        demand = _demand_with(obs, shape, assumed)
-        if not takes or not world.is_trusted(job):
-            demand = replace(demand, takes=False)
-        record.good = _as_before(known, demand)
-        record.demanded = Demanded(obs, shape, assumed, record.good, takes)
-        return record.good
+                self.set_aside(world, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -304,7 +263,7 @@ class Planner:
                     dry = self._dry_allocator.allocate(replace(snapshot, brakes=Brakes()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
-            _ = allocation.reclaims  # made when they are read: here it is known what to do if that raises
+            _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry, error)
         return self._decided
@@ -323,43 +282,23 @@ class Planner:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
         for uid, obs in decisions.observed.obs.items():
             known = self._jobs[uid].planned
-            if decisions.is_new or known is None or known.obs is not obs or at >= known.due:
+            if decisions.is_new or known is None or not known.is_current(obs, at):
                 yield uid
 
     def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
         known = self.planned(obs.job.uid)
-        if known is None or known.obs is not obs or at >= known.due:
+        if known is None or not known.is_current(obs, at):
             return False
         return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""
-        job = obs.job
-        return reconcile(obs, grant, frozen=frozen_nnodes(job.spec) if job.spec else (1, 1), now=now)
+        return reconcile(obs, grant, now=now)
 
     def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
         """What is done for a job that is set aside."""
         return plan_aside(job, share, now)
-
-
-def _demand_of_held(world: World, job: Job, pods: Sequence[OwnPod]) -> JobDemand | None:
-    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
-    flavor = world.flavor_held(pods) if pods else None
-    return None if flavor is None else demand_of_pods(job, pods, flavor)
-
-
-def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:
-    """The demand of a job that may have pods; pods that are being created count as its members."""
-    demand = demand_of(obs, shape)
-    if assumed:
-        demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
-
-
-def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
-    """The demand; the same object as before where it is equal."""
-    return known.demand if known is not None and known.demand == demand else demand
 
 
 def _valid_until(obs: Observation, now: float) -> float:

@@ -20,7 +20,8 @@ class Demanded:
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
     demand: JobDemand | None = None
-    takes: bool = True
+    may_take: bool = True
+    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Planned:
     share: Assignment | None
     due: float
     status: JobStatus
+
+    def is_current(self, obs: Observation, at: float) -> bool:
+        """Whether it was made from that observation, and is not due at `at` (monotonic)."""
+        return self.obs is obs and at < self.due
 
 
 @dataclass(slots=True)
@@ -46,6 +51,13 @@ class Record:
     good: JobDemand | None = None
     aside: JobDemand | None = None
     planned: Planned | None = None
+
+    @property
+    def demand(self) -> JobDemand | None:
+        """What the job demands now, or last did while it is set aside; None if it may have no pods."""
+        if self.obs is not None and self.obs.job.fault:
+            return self.aside
+        return self.demanded.demand if self.demanded is not None else None
 
     def forget_plan(self) -> None:
         """Plan again; the last plan is what metrics show until then."""

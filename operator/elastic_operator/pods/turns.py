@@ -1,4 +1,4 @@
-"""Slots for requests to what tenants run, shared fairly: a namespace with hanging pods does not hold up the others."""
+"""Turns for requests to what tenants run, shared fairly: a namespace with hanging pods does not hold up the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
-        """Hold a slot, as soon as there is one."""
+        """Wait for a turn, and hold it."""
         await self.begin(namespace)
         try:
             yield
@@ -27,19 +27,19 @@ class Turns:
             self.end(namespace)
 
     async def begin(self, namespace: str) -> None:
-        """Wait for a slot and take it; `end` gives it back. If cancelled, it takes none."""
+        """Wait for a turn and take it; `end` gives it back. If cancelled, it takes none."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(given)
         self._give()
         try:
             await given
         except asyncio.CancelledError:
-            if not given.cancelled():  # a slot was given in the same moment
+            if not given.cancelled():  # a turn was given in the same moment
                 self.end(namespace)
             raise
 
     def end(self, namespace: str) -> None:
-        """Give the slot back."""
+        """Give the turn back."""
         self._held[namespace] -= 1
         if not self._held[namespace]:
             del self._held[namespace]
@@ -47,7 +47,7 @@ class Turns:
         self._give()
 
     def _give(self) -> None:
-        """Give free slots to those that wait, one namespace after the other."""
+        """Give free turns to those that wait, one namespace after the other."""
         while self._free:
             allowed = (one for one in self._waiting if self._held[one] < self._most_of_one)
             namespace = next(allowed, None)

@@ -125,10 +125,16 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
-    def left_out(self) -> frozenset[str]:
-        """The objects (uids) that are left out now, unless their version has changed."""
+    def barred(self) -> frozenset[tuple[str, bool]]:
+        """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
+        version.
+        """
         now = time.monotonic()
-        return frozenset(uid for uid, fault in self._faults.items() if now < fault.again_at)
+        return frozenset(
+            (uid, now < fault.again_at)
+            for uid, fault in self._faults.items()
+            if now < max(fault.again_at, fault.takes_at)
+        )
 
     def may_take(self, uid: str, version: object) -> bool:
         """Whether others may lose pods for the object."""
@@ -148,8 +154,11 @@ class Bulkhead:
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
     def next_try(self, since: float) -> float:
-        """When (monotonic) the first try becomes due that was not due at `since`; infinity if there is none."""
-        return min((fault.again_at for fault in self._faults.values() if fault.again_at > since), default=inf)
+        """When (monotonic) the first object is tried again, or may take from others again, that did not at `since`;
+        infinity if there is none.
+        """
+        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.takes_at))
+        return min((at for at in times if at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:
         for uid in [uid for uid, fault in self._faults.items() if fault.again_at + KEPT_SECONDS < now]:

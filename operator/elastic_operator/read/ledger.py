@@ -12,17 +12,18 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from elastic_api.template import GPU_RESOURCES
+from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
-from elastic_operator.read.entry import Assumed, Entry, assumed_uid, controlling_job, unread
+from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
 from elastic_operator.read.groups import Groups, one_of_its_kind
 from elastic_operator.read.overdue import Leaving
 from elastic_operator.read.sums import PodSum
@@ -32,14 +33,6 @@ log = logging.getLogger(__name__)
 
 ASSUMED_SECONDS = 15.0
 """A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobRef:
-    """A job that exists."""
-
-    namespace: str
-    name: str
 
 
 class Ledger:
@@ -57,7 +50,7 @@ class Ledger:
     def __init__(
         self,
         *,
-        job_of: Callable[[str], JobRef | None],
+        job_of: Callable[[str], objects.CustomObject | None],
         parse: Callable[[str, str], tuple[str, int] | None],
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         changed: Callable[[], None] = lambda: None,
@@ -70,7 +63,7 @@ class Ledger:
         self._changed = changed
         self._on_error = on_error
         self._now = now
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, CountedPod] = {}
         self._claims = Groups()
         self._own_by_job = Groups()
         self._own_by_node = Groups()
@@ -176,7 +169,7 @@ class Ledger:
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
-        foreign = self._names.get((job.namespace, job.name)) - self._own_by_job.get(job_uid)
+        foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(
@@ -276,11 +269,12 @@ class Ledger:
         for uid in self._leaving.expire():
             self._touch_node(self._entries[uid].node)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
+        self._void(entry)
         self._group(entry, Groups.add)
         if entry.waits:
-            self._waiting[entry.pod.metadata.uid], self._waiting_now = entry.pod, None
+            self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         if entry.holds and entry.node:
@@ -289,14 +283,13 @@ class Ledger:
         if self._is_plain(entry):
             plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
             plain.add(entry.pod.metadata.namespace, entry.requests, ())
-            self._plain_now = None
 
-    def _drop(self, uid: str) -> Entry:
+    def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
+        self._void(entry)
         self._group(entry, Groups.remove)
         if entry.waits:
             del self._waiting[uid]
-            self._waiting_now = None
         if entry.holds and entry.node:
             foreign = self._foreign[entry.node]
             foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
@@ -307,17 +300,23 @@ class Ledger:
             plain.remove(entry.pod.metadata.namespace, entry.requests, ())
             if not plain.pods:
                 del self._plain[entry.pod.metadata.namespace]
-            self._plain_now = None
-        return entry
 
-    def _is_plain(self, entry: Entry) -> bool:
+    def _void(self, entry: CountedPod) -> None:
+        """The answers that the pod is part of are made anew when they are next asked for."""
+        if entry.claims is not None:
+            self._own_pods.pop(entry.claims, None)
+        if entry.waits:
+            self._waiting_now = None
+        if self._is_plain(entry):
+            self._plain_now = None
+
+    def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
-    def _group(self, entry: Entry, change: Callable[[Groups, Hashable, str], None]) -> None:
+    def _group(self, entry: CountedPod, change: Callable[[Groups, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
-            self._own_pods.pop(entry.claims, None)
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
             change(self._own_by_job, entry.claims, meta.uid)
@@ -332,7 +331,7 @@ class Ledger:
         self.changes += 1
         self._revisions[node] += 1
 
-    def _entry(self, pod: Pod, known: Entry | None) -> Entry:
+    def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """What the pod counts as; `known` is the same pod as it counted before.
 
         Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
@@ -349,7 +348,7 @@ class Ledger:
                 return known
             return unread(pod, known.requests if known else None)
 
-    def _read(self, pod: Pod, known: Entry | None) -> Entry:
+    def _read(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
         requests, alone.
         """
@@ -365,7 +364,7 @@ class Ledger:
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return Entry(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
+        return CountedPod(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
 
     def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
         """A pod of ours; None for pods of others."""
@@ -382,9 +381,9 @@ class Ledger:
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""
         job = self._job_of(owner.uid) if owner else None
-        if job is None or job.namespace != pod.metadata.namespace:
+        if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
-        return self._parse(job.name, pod.metadata.name)
+        return self._parse(job.metadata.name, pod.metadata.name)
 
 
 def _will_never_run(pod: OwnPod) -> bool:

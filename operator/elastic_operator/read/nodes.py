@@ -11,8 +11,10 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import why_closed
+from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
+from elastic_operator.plan.job.holding import stays
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
@@ -36,6 +38,18 @@ class Openness(NamedTuple):
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
+class JobNodes(NamedTuple):
+    """What has happened to the nodes of a job's pods.
+
+    `unready` are those of them that are not Ready, with the time since when. `disruption` is set if there are some, and
+    too many nodes are away for its own to be given up. `shut_out` is as in `Job`.
+    """
+
+    unready: tuple[tuple[str, float], ...]
+    disruption: Disruption | None
+    shut_out: tuple[tuple[str, str], ...]
+
+
 class Nodes:
     """The nodes at the last look. Each is made again only when something of it changes.
 
@@ -57,7 +71,7 @@ class Nodes:
         look.
         """
         self._read: object = None
-        """The revision of the nodes at that look, and the objects that were set aside."""
+        """The stamp of the nodes at that look."""
         self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
         self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
         self._all: tuple[object, tuple[Node, ...]] = (None, ())
@@ -69,17 +83,27 @@ class Nodes:
 
         A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        read = self._stored.revision, self._bulkhead.state()
-        if read != self._openness[0]:
+        stamp = self._stamp()
+        if stamp != self._openness[0]:
             before = self._openness[1]
             known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
             self._why_closed = {name: one for name, one in known.items() if one is not None}
             closed = {name: why for name, (_, why) in self._why_closed.items() if why}
             now = Openness(frozenset(known), closed)
-            self._openness = read, before if before == now else now
+            self._openness = stamp, before if before == now else now
         return self._openness[1]
 
-    def why_shut_out(self, pod: OwnPod, node: str) -> str:
+    def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
+        """The nodes of a job with these pods; `unready` are all nodes that are not Ready."""
+        down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
+        return JobNodes(down, self.disruptions.present if down else None, self._shut_out(pods))
+
+    def _shut_out(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+        """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
+        return tuple((pod.uid, why) for pod, node in pinned if (why := self._why_shut_out(pod, node)))
+
+    def _why_shut_out(self, pod: OwnPod, node: str) -> str:
         """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
 
         The scheduler says first that it has no room: until then it may have placed the pod already.
@@ -96,6 +120,10 @@ class Nodes:
         has = known.allocatable
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
+
+    def _stamp(self) -> object:
+        """Changes whenever a node changes, is set aside, or is to be tried again."""
+        return self._stored.revision, self._bulkhead.state()
 
     def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
         """The node, and why it takes no new pods; None while it is set aside."""
@@ -114,8 +142,7 @@ class Nodes:
         changed is the same object as before.
         """
         leaving = tuple(leaving)
-        key = (self._ledger.changes, self._stored.revision, members, leaving)
-        seen = key, self._bulkhead.state()
+        seen = self._stamp(), self._ledger.changes, members, leaving
         if seen != self._all[0]:
             self._all = seen, self._look(members, leaving)
         return self._all[1]
@@ -175,10 +202,10 @@ class Nodes:
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
         away for much longer than since then (`Sightings`). A node that is set aside keeps its last answer.
         """
-        read = self._stored.revision, self._bulkhead.state()
-        all_up = self._down == {} and read == self._read
+        stamp = self._stamp()
+        all_up = self._down == {} and stamp == self._read
         down = {} if all_up else self._find_down()
-        self._read = read
+        self._read = stamp
         self.disruptions.look(self._down, down, now)
         self._down = down
         given_up = (

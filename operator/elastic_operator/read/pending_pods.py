@@ -1,6 +1,6 @@
 """Pending pods of others: GPU pods without a node because GPUs are taken, of a scheduler that heeds nominations.
 
-Each is read again only when something of its pod changes, or its time has come.
+Each is read (`pending_pod`) again only when something of it or around it changes, or its time has come.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import msgspec
 
@@ -16,19 +15,15 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
-from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
-from elastic_operator.plan.job.demand import job_shape
-from elastic_operator.read import convert
+from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gang_key import gang_of
 from elastic_operator.read.gang_places import GangPlaces
-from elastic_operator.read.gangs import WholeGangs
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.pending_pod import Around, Barred, Volumes, claims_of, may_evict, pending_pod_of
+from elastic_operator.read.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
-NEVER_PREEMPTS = "Never"
-RESTS = "nodes were kept for it in vain"
 MOST_PROLONGED_SECONDS = 600.0
 """Pods that have not gone after this long hold no place for a pending pod any more (145)."""
 FEW_PODS = 100
@@ -47,7 +42,7 @@ class _Known:
     written: Reservation
     reserved: Reservation
     key: object
-    request: PendingPod | None
+    pending: PendingPod | None
     until: float
     gang: str
     waits: bool
@@ -61,10 +56,8 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        volumes: What is known of the claims that a pod of that namespace names.
-        barred: For a pod (uid) for which nothing is tried: until when (epoch seconds) and why. None to try.
-
-    `makes_way` says whether pods on a node are about to be deleted for a pending pod.
+        barred: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
+        makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
     def __init__(
@@ -74,14 +67,14 @@ class PendingPods:
         *,
         nodes: Store[objects.Node],
         clock: ServerClock,
-        volumes: Callable[[objects.Pod], VolumeFacts],
-        barred: Callable[[str], tuple[float, str] | None] = lambda _: None,
+        volumes: Volumes,
+        barred: Callable[[str], Barred | None] = lambda _: None,
+        makes_way: Callable[[str], bool] = lambda _: False,
         bulkhead: Bulkhead | None = None,
     ) -> None:
         self._ledger, self._settings, self._nodes = ledger, settings, nodes
-        self._clock, self._volumes, self.barred = clock, volumes, barred
+        self._clock, self._volumes, self._barred, self._makes_way = clock, volumes, barred, makes_way
         self._bulkhead = bulkhead or Bulkhead()
-        self.makes_way: Callable[[str], bool] = lambda _node: False
         self._known: dict[str, _Known] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -102,15 +95,15 @@ class PendingPods:
         gangs: dict[str, dict[str, PendingPod | None]] = {}
         for uid, one in self._known.items():
             if one.gang:
-                gangs.setdefault(one.gang, {})[uid] = one.request
+                gangs.setdefault(one.gang, {})[uid] = one.pending
         self._places.keep_only(gangs.keys())
         held_back = self._gangs.hold_back(gangs, now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
-        requests = ((uid, one.request) for uid, one in self._known.items() if one.request is not None)
-        found = tuple(held_back.get(uid, request) for uid, request in requests)
+        ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
+        found = tuple(held_back.get(uid, pending) for uid, pending in ours)
         if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
             self._all = found
         return self._all
@@ -139,7 +132,7 @@ class PendingPods:
         return tuple(
             (one.pod, one.reserved)
             for one in renewable
-            if rivals or not one.waits or is_annotated(one.pod) or _may_evict(one.pod)
+            if rivals or not one.waits or is_annotated(one.pod) or may_evict(one.pod)
         )
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -169,22 +162,26 @@ class PendingPods:
         return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, known, now))
 
     def _look_at(self, pod: objects.Pod, known: _Known | None, now: float) -> _Known:
-        barred, volumes = self.barred(pod.metadata.uid), self._volumes(pod)
+        around = self._around(pod)
         seen = known if known is not None and known.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
         said = self._in_its_gang(gang, written)
-        waits = bool(said.node) and (self._ledger.is_left(said.node) or self.makes_way(said.node))
-        is_there = self._is_there(pod.status.nominated_node_name)
-        key = (barred, volumes, self._clock.stepped, is_there, waits, said.node)
+        waits = bool(said.node) and (self._ledger.is_left(said.node) or self._makes_way(said.node))
+        key = (around, self._clock.stepped, waits, said.node)
         if seen and seen.key == key and now < seen.until:
             return seen
         reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
-        if not self._is_ours_to_help(pod, reserved):
-            return _Known(pod, written, reserved, key, None, inf, gang, waits)
-        request, until = self._request(pod, reserved, barred, volumes, now)
-        if known is not None and known.request == request:
-            request = known.request
-        return _Known(pod, written, reserved, key, request, until, gang, waits)
+        pending, until = pending_pod_of(pod, reserved, around, self._settings, now)
+        if known is not None and known.pending == pending:
+            pending = known.pending
+        return _Known(pod, written, reserved, key, pending, until, gang, waits)
+
+    def _around(self, pod: objects.Pod) -> Around:
+        meta, nominated = pod.metadata, pod.status.nominated_node_name
+        is_there = bool(nominated) and self._nodes.named(nominated) is not None
+        return Around(
+            nominated if is_there else "", self._barred(meta.uid), self._volumes(meta.namespace, claims_of(pod))
+        )
 
     def _prolonged(
         self, said: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
@@ -201,80 +198,3 @@ class PendingPods:
             seconds = self._settings.reclaim.reservation_seconds
             until = now + min(seconds, self._ledger.overdue_within(said.node))
         return msgspec.structs.replace(said, until=until) if until > said.until else said
-
-    def _is_there(self, node: str) -> bool:
-        return bool(node) and self._nodes.named(node) is not None
-
-    def _is_ours_to_help(self, pod: objects.Pod, reserved: Reservation) -> bool:
-        """Whether its scheduler heeds nominations and lacks GPUs for it, or it has a node promised. Gated
-        pods wait on.
-        """
-        spec = pod.spec
-        if spec.scheduler_name not in self._settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
-            return False
-        if reserved.node or self._is_there(pod.status.nominated_node_name):
-            return True
-        said = convert.unschedulable(pod)
-        return any(f"Insufficient {resource}" in said for resource in self._settings.gpu_resources)
-
-    def _request(
-        self,
-        pod: objects.Pod,
-        reserved: Reservation,
-        barred: tuple[float, str] | None,
-        volumes: VolumeFacts,
-        now: float,
-    ) -> tuple[PendingPod, float]:
-        """The pending pod, and until when it stays the same."""
-        meta, nominated = pod.metadata, pod.status.nominated_node_name
-        own = job_shape(shape := self._shape(pod, volumes), shape, flavors=self._settings.gpu_flavors)
-        avoided, holds = reserved.avoided(now), reserved.holds(now)
-        left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-        if left.rests(now):
-            barred = max(barred or (0.0, ""), (left.rests_until, RESTS))
-        times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
-        promised = holds or (not reserved.node and self._is_there(nominated))
-        unplannable = next(_problems(own.master, own.flavor_problem, None if promised else barred, now), "")
-        request = PendingPod(
-            uid=meta.uid,
-            namespace=meta.namespace,
-            name=meta.name,
-            created=convert.epoch(meta.creation_timestamp or ""),
-            shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
-            flavor=own.flavor,
-            priority=pod.spec.priority or 0,
-            nominated=nominated if not reserved.node and self._is_there(nominated) else "",
-            reserved=reserved.node if holds else "",
-            preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
-            unplannable=unplannable,
-            gang=gang_of(pod),
-            may_be_split=may_be_split(pod),
-        )
-        return request, min((time for time in times if time > now), default=inf)
-
-    def _shape(self, pod: objects.Pod, volumes: VolumeFacts) -> PodShape:
-        spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-        # Asked before: whoever schedules it heeds nominations, as the default scheduler does.
-        spec["schedulerName"] = ""
-        return shape_of({"spec": spec}, gpu_resources=self._settings.gpu_resources, volumes=volumes)
-
-
-def _may_evict(pod: objects.Pod) -> bool:
-    """Whether kube-scheduler would evict pods of priority 0 for it."""
-    return pod.spec.preemption_policy != NEVER_PREEMPTS and (pod.spec.priority or 0) > 0
-
-
-def claims_of(pod: objects.Pod) -> frozenset[str]:
-    """The names of the volume claims that the pod uses."""
-    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
-    return frozenset(source.claim_name for source in sources if source is not None)
-
-
-def _problems(shape: PodShape, flavor_problem: str, barred: tuple[float, str] | None, now: float) -> Iterator[str]:
-    """Why no place can be planned for the pod."""
-    if shape.unpinned_because:
-        yield shape.unpinned_because
-    if flavor_problem:
-        yield flavor_problem
-    if barred is not None and now < barred[0]:
-        yield barred[1]

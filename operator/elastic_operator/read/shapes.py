@@ -6,7 +6,7 @@ Kept per job until one of these changes: reading a template costs far more than 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from elastic_api.elastic import requested_template
@@ -26,19 +26,13 @@ WITHOUT_CLASSES = {ROLE_MASTER: 1, ROLE_WORKER: 0}
 """Priorities of pods whose PriorityClass is not known (yet): those of the operator's own classes (9)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """The volume claims, in its namespace, that the templates of one generation name."""
+class _Key(NamedTuple):
+    """The inputs of a shape: the job's spec in its namespace, the volumes of the claims that it names, and the
+    priorities of its pods.
+    """
 
     generation: int
     namespace: str
-    claims: frozenset[str]
-
-
-class _Key(NamedTuple):
-    """The inputs of a shape."""
-
-    generation: int
     volumes: VolumeFacts
     priorities: tuple[int, int]
 
@@ -56,7 +50,6 @@ class Shapes:
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
-        self._named: dict[str, _Named] = {}
         self._known: dict[str, tuple[_Key, JobShape]] = {}
         self._revisions = (-1, -1)
         self._alike: dict[str, PodShape] = {}
@@ -64,7 +57,7 @@ class Shapes:
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._known.keys() - present:
-            del self._known[uid], self._named[uid]
+            del self._known[uid]
 
     def moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
@@ -73,23 +66,21 @@ class Shapes:
             return
         self._revisions = revisions
         for uid, (key, _) in self._known.items():
-            named = self._named[uid]
-            if self.volumes(named.namespace, named.claims) != key.volumes:
+            if self.volumes(key.namespace, key.volumes) != key.volumes:
                 yield uid
 
-    def last(self, uid: str) -> JobShape:
-        """The last answer of `of` for that job."""
-        return self._known[uid][1]
+    def shape(self, job: Job, role: str) -> PodShape:
+        """The shape of a pod of that role, by the last answer of `of` for that job."""
+        shape = self._known[job.uid][1]
+        return shape.master if role == ROLE_MASTER else shape.worker
 
     def of(self, job: Job) -> JobShape:
         """What the job's pods ask of a node; the same object while that does not change."""
-        named = self._named.get(job.uid)
-        if named is None or named.generation != job.generation:
-            named = self._named[job.uid] = self._read_names(job)
-        volumes = self.volumes(job.namespace, named.claims)
-        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
-        key = _Key(job.generation, volumes, priorities)
         known = self._known.get(job.uid)
+        claims = known[0].volumes if known and known[0].generation == job.generation else _claims(job)
+        volumes = self.volumes(job.namespace, claims)
+        priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
+        key = _Key(job.generation, job.namespace, volumes, priorities)
         if known is None or known[0] != key:
             known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
         return known[1]
@@ -97,11 +88,6 @@ class Shapes:
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """What is known of the volumes of these claims."""
         return {name: self._claim_state(namespace, name) for name in claims}
-
-    def _read_names(self, job: Job) -> _Named:
-        spec = _readable(job)
-        master, worker = spec.template_of(ROLE_MASTER), spec.template_of(ROLE_WORKER)
-        return _Named(job.generation, job.namespace, frozenset(_claims(master) | _claims(worker)))
 
     def _shape(self, job: Job, volumes: VolumeFacts, priorities: tuple[int, int]) -> JobShape:
         spec = _readable(job)
@@ -142,9 +128,11 @@ def _readable(job: Job) -> JobSpec:
     return job.spec
 
 
-def _claims(template: Mapping[str, Any]) -> set[str]:
-    volumes = template["spec"].get("volumes") or []
-    return {v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim")}
+def _claims(job: Job) -> frozenset[str]:
+    """The volume claims, in its namespace, that the job's templates name."""
+    templates = (_readable(job).template_of(role) for role in (ROLE_MASTER, ROLE_WORKER))
+    volumes = (volume for template in templates for volume in template["spec"].get("volumes") or ())
+    return frozenset(v["persistentVolumeClaim"]["claimName"] for v in volumes if v.get("persistentVolumeClaim"))
 
 
 def _class_name(template: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Set
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -36,3 +36,9 @@ class Touched(Generic[K]):
         """Those that were touched since this was last asked; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
+
+
+def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
+    """Drop what is kept for jobs that are gone; `present` are the uids of those that are not."""
+    for uid in known.keys() - present:
+        del known[uid]

@@ -87,7 +87,7 @@ class Outcome:
     """All that is decided in one pass: about jobs by namespace and name, and about pods that are not ours."""
 
     jobs: tuple[Decision, ...]
-    reclaims: tuple[Nomination, ...]
+    nominations: tuple[Nomination, ...]
     stopped: Stopped | None
 
 
@@ -102,7 +102,7 @@ def decide(recording: Recording) -> Outcome:
     found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
-        reclaims=tuple(sorted(decisions.allocation.reclaims, key=lambda r: (r.namespace, r.name, r.uid))),
+        nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),
         stopped=decisions.stopped,
     )
 

@@ -9,15 +9,14 @@ from kubernetes.config import ConfigException
 
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
-from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.reclaim import Reclaimer
-from elastic_operator.loop.world import StoredWorld
+from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.jobs import Reader
+from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
 from elastic_operator.tools.recording import Recording, record
@@ -56,7 +55,8 @@ async def take(connection: Connection, settings: Settings) -> Recording:
             told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
             raise InputError([f"{connection.base_url}: {told}"]) from None
         world = _world(process).look(session.clock.time())
-        return record(world, _reclaim(process), *world.reader.policy_sources())
+        # No pod has gone for others yet.
+        return record(world, Breaker(settings.reclaim), *world.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:
@@ -80,16 +80,3 @@ async def _try_each_list(process: Process, session: Session) -> None:
 def _world(process: Process) -> StoredWorld:
     reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock)
     return StoredWorld(reader, UnreadLogs(), Troubles())
-
-
-def _reclaim(process: Process) -> Reclaimer:
-    """By the settings; it writes nothing, and no pod has gone for others yet."""
-    return Reclaimer(
-        process.session,
-        process.stores.pods,
-        process.settings.reclaim,
-        events=EventRecorder(process.session, instance="snapshot"),
-        metrics=process.metrics,
-        now=process.session.clock.time,
-        changed=lambda: None,
-    )

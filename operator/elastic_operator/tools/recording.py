@@ -73,7 +73,7 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         unready=world.unready,
         policies=tuple(policies),
         namespaces=tuple(namespaces),
-        pending_pods=snapshot.requests,
+        pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
         only_told=reclaim.only_told,
         brakes=reclaim.brakes(gpus_in(snapshot)),

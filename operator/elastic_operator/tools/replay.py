@@ -25,7 +25,7 @@ def as_data(recording: Recording) -> dict[str, Any]:
         "version": 2,
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
-        "reclaims": plain(outcome.reclaims),
+        "reclaims": plain(outcome.nominations),
         "stopped": plain(outcome.stopped),
     }
 
@@ -35,7 +35,7 @@ def as_text(recording: Recording) -> str:
     outcome = decide(recording)
     table = aligned(HEAD, [_row(decision) for decision in outcome.jobs])
     stopped = f"note: {outcome.stopped.message}\n" if outcome.stopped else ""
-    return table + "".join(f"{_reclaim(outcome, reclaim)}\n" for reclaim in outcome.reclaims) + stopped
+    return table + "".join(f"{_reclaim(outcome, reclaim)}\n" for reclaim in outcome.nominations) + stopped
 
 
 # -- data --------------------------------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.policies.report import Overview, Subject
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.policies.status import Overview, Subject
 from elastic_operator.read.dropped_fields import Unkept
 from elastic_operator.upkeep.timing import Upkeep
 

@@ -9,7 +9,7 @@ import pytest
 from elastic_client.exits import ClientError, Code
 from elastic_client.local.place import Sizes
 from elastic_client.local.plan import check_room, size, variables, wish
-from elastic_operator.build import elastic
+from elastic_operator.build import elastic_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_worker import contract, settings
 from tests.client.local.plans import make_place, make_plan
@@ -38,7 +38,7 @@ class Create:
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_a_pod_here_is_told_what_the_operator_tells_a_pod(index):
     plan = make_plan(nproc_per_node="2", checkpoint_path="c.pt")
-    theirs = elastic.environment(
+    theirs = elastic_pod.environment(
         Owner(plan.uid),
         plan.spec,
         Create(index, (1, 4)),

@@ -55,7 +55,7 @@ def waiting_pods_of_one_deployment(pods: int) -> None:
     nodes, borrower = borrowed(80)
     requests = tuple(make_request(f"r{i:05}", team="owner", age=i) for i in range(pods))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot(nodes, [borrower], teams=teams, requests=requests))
+    allocate(make_snapshot(nodes, [borrower], teams=teams, pending_pods=requests))
 
 
 def gang_under_a_limit(workers: int) -> None:

@@ -297,9 +297,7 @@ def test_a_pod_that_was_told_to_go_says_nothing_by_that_code():
 
 def test_sizes_change_freely_also_where_the_user_has_a_command():
     job = make_elastic_job(make_group(1), spec=make_elastic_spec(maxReplicas=9))
-    planned = plan(
-        job, make_grant(keep=["master-0", "worker-0"], create=[f"worker-{i}" for i in range(1, 8)]), frozen=(2, 4)
-    )
+    planned = plan(job, make_grant(keep=["master-0", "worker-0"], create=[f"worker-{i}" for i in range(1, 8)]))
     assert (planned.status.incarnation, len(planned.creates)) == (1, 7)
 
 

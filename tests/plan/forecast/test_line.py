@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.forecast.line import positions, rounded, waiting
+from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 
 NODE = make_node("n1", 2)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
-from elastic_operator.plan.policies.plain_pods import kept_by, plain_pod_limits
+from elastic_operator.plan.policies.plain_pod_limits import kept_by, plain_pod_limits
 from tests.plan.allocate.world import make_job, make_shape, make_team
 from tests.plan.quota.cases import on
 

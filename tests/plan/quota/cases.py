@@ -31,8 +31,8 @@ def came_out(case: Case) -> dict[str, int | str]:
     granted = allocate(snapshot)
     sizes = {uid for uid, wanted in case.expected.items() if isinstance(wanted, int)}
     found = {uid: grant.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
-    plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.reclaims}
-    return {**found, **{request.uid: plans.get(request.uid, "") for request in snapshot.requests}}
+    plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.nominations}
+    return {**found, **{request.uid: plans.get(request.uid, "") for request in snapshot.pending_pods}}
 
 
 def make_request(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):

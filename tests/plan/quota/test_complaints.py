@@ -94,12 +94,12 @@ def test_evicted_although_the_taker_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
     taker = make_job("a", team="a", shape=shape)
     request = replace(make_request(), shape=shape)
-    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, requests=(request,))
+    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(request,))
 
 
 @pytest.mark.parametrize("why", ["its volume is bound to no node yet", "it has required anti-affinity"])
 def test_evicted_for_a_pod_whose_place_nobody_can_plan(why):
-    assert not released(N8, [BORROWER], teams=GUARANTEED, requests=(make_request(unplannable=why),))
+    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_request(unplannable=why),))
 
 
 def test_quota_fits_and_no_node_fits():

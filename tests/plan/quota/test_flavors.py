@@ -148,7 +148,7 @@ CASES = {
             job_of("new", "y", 1, 4, team="b", on=on("new1", 4)),
         ),
         {"x": "m0 w0 w1 w2", "y": "m0 w0 w1 -w2", "r": "new1 -y-w2"},
-        {**FLAVORS, "requests": (make_request(flavor="new"),)},
+        {**FLAVORS, "pending_pods": (make_request(flavor="new"),)},
     ),
     "a parent's limit holds for each kind by itself": Case(
         BOTH4,

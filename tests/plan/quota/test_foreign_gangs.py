@@ -29,9 +29,9 @@ def gang(count, gpus=1, *, name="g", **more):
     return tuple(make_request(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
 
 
-def waiting(*requests):
+def waiting(*pods):
     """These foreign pods wait."""
-    return {"requests": requests}
+    return {"pending_pods": pods}
 
 
 PLANS = {
@@ -108,7 +108,7 @@ def test_a_gang_of_foreign_pods_is_served_whole_or_not_at_all(case):
     assert came_out(case) == case.expected
 
 
-def cluster(nodes, *, guaranteed, requests, **more):
+def cluster(nodes, *, guaranteed, pending_pods, **more):
     """Nodes of 8 GPUs, all used by jobs of one pod a GPU, eight to a job, of a team that borrows what another wants."""
     jobs = [
         make_job(f"j{i}", 1, 8, team="b", on=" ".join(f"n{(i * 8 + k) % nodes}" for k in range(8)))
@@ -116,14 +116,14 @@ def cluster(nodes, *, guaranteed, requests, **more):
     ]
     teams = (make_team("a", guaranteed), make_team("b", nodes * 8 - guaranteed))
     snapshot = make_snapshot(tuple(make_node(f"n{i}", 8) for i in range(nodes)), jobs, teams=teams)
-    return replace(snapshot, requests=requests, **more)
+    return replace(snapshot, pending_pods=pending_pods, **more)
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
     pods = 2 * MOST_NEW_PLACES
-    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, requests=gang(pods, 8)))
-    assert len(found.reclaims) == pods
-    assert len({plan.node for plan in found.reclaims}) == pods
+    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
+    assert len(found.nominations) == pods
+    assert len({plan.node for plan in found.nominations}) == pods
     assert sum(len(grant.release) for grant in found.values()) == pods * 8
 
 
@@ -133,37 +133,37 @@ def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_no
         return (*gang(count, name=name, cpu=1 + int(name[1:])), make_request(f"{name}z", 9, gang=name))
 
     few = [request for i in range(20) for request in hopeless(f"g{i}", 30)]
-    found = allocate(cluster(16, guaranteed=64, requests=tuple(few)))
-    assert (len(found.reclaims), len(found.tried_gangs)) == (0, MOST_PODS // 31)
+    found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
+    assert (len(found.nominations), len(found.tried_gangs)) == (0, MOST_PODS // 31)
     large = hopeless("g0", MOST_PODS + 10)
-    assert allocate(cluster(64, guaranteed=400, requests=large)).tried_gangs == {"g0"}
+    assert allocate(cluster(64, guaranteed=400, pending_pods=large)).tried_gangs == {"g0"}
 
 
 def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominated_one_by_one():
-    snapshot = cluster(16, guaranteed=64, requests=gang(8, 8))
+    snapshot = cluster(16, guaranteed=64, pending_pods=gang(8, 8))
     allocator = Allocator()
-    first = {plan.uid: plan.node for plan in allocator.allocate(snapshot).reclaims}
+    first = {plan.uid: plan.node for plan in allocator.allocate(snapshot).nominations}
     assert len(first) == 8
     for count in range(1, 9):
-        nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.requests[-count:]]
-        later = allocator.allocate(replace(snapshot, requests=(*snapshot.requests[:-count], *nominated)))
-        assert {plan.uid: plan.node for plan in later.reclaims} == first
+        nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.pending_pods[-count:]]
+        later = allocator.allocate(replace(snapshot, pending_pods=(*snapshot.pending_pods[:-count], *nominated)))
+        assert {plan.uid: plan.node for plan in later.nominations} == first
         assert sum(len(grant.release) for grant in later.values()) == 64
 
 
 @pytest.mark.parametrize("limit", ["for_one", "in_all"])
 def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
     brakes = Brakes(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
-    snapshot = cluster(8, guaranteed=32, requests=gang(4, 8), brakes=brakes)
+    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), brakes=brakes)
     found = allocate(snapshot)
-    assert (len(found.reclaims), found.braked) == (4, ()), "the first of its team in a minute may pass"
+    assert (len(found.nominations), found.braked) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Taker("a", "another") for i in range(5)}
     found = allocate(replace(snapshot, brakes=replace(brakes, gone=gone)))
-    assert (len(found.reclaims), [braked.wanted for _, braked in found.braked]) == (0, [32])
+    assert (len(found.nominations), [braked.wanted for _, braked in found.braked]) == (0, [32])
     gone = {f"{i}": Taker("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).reclaims) == 4
+    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).nominations) == 4
     found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
-    assert (len(found.reclaims), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -177,21 +177,21 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     )
     nodes = (make_node("n1", 3), make_node("n2", 8, cpu=8), make_node("n3", 1, cpu=1))
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
-    snapshot = replace(make_snapshot(nodes, jobs, teams=teams), requests=gang(2, 4, team="c"))
+    snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
         monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
         assert allocator.unsettled == ({"high"} if tries == 1 else set())
-        assert [(request.uid, request.node) for request in found.reclaims] == [("g0", "n2"), ("g1", "n2")]
+        assert [(request.uid, request.node) for request in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 
 def test_the_order_in_which_pods_are_seen_changes_nothing():
     requests = (*gang(2, 2), make_request("r", age=60))
     seen = Counter(
-        tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).reclaims))
+        tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).nominations))
         for order in permutations(requests)
-        for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), requests=order)]
+        for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), pending_pods=order)]
     )
     assert len(seen) == 1
 
@@ -201,9 +201,9 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     requests = (*gang(2, 4, team="b"),)
     jobs = (make_job("c", 4, team="c", age=0),)
     teams = (make_team("a"), make_team("b"), make_team("c", 4))
-    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), requests=requests))
+    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=requests))
     assert found["c"].replicas == 4
-    assert len(found.reclaims) in {0, 2}
+    assert len(found.nominations) in {0, 2}
 
 
 def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
@@ -211,9 +211,9 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     nodes = (make_node("n0", 2), make_node("n1", 8), make_node("n2", 8))
     jobs = tuple(make_job(f"b{i}", 1, 9, team="b", on=f"n0 {on(f'n{i}', 8)}") for i in (1, 2))
     teams = (make_team("a", 16), make_team("b", 2))
-    state = AllocationState(replace(make_snapshot(nodes, jobs, teams=teams), requests=gang(2, 8)))
+    state = AllocationState(replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 8)))
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.tally.going) == 16
+    assert len(state.taken.tally.going) == 16
     assert state.journal.moves == moves

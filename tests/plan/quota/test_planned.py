@@ -40,5 +40,5 @@ def test_no_pod_is_created_in_a_part_of_the_room_that_is_kept_for_a_nominated_po
     goes = make_job("goes", 1, 3, team="red", on="n1 n1")
     comes = make_job("comes", 1, team="blue")
     request = replace(make_request(gpus=2), nominated="n1")
-    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), requests=(request,))
+    found = outcome((node,), (goes, comes), teams=(make_team("red", 1), make_team("blue", 1)), pending_pods=(request,))
     assert found["comes"].startswith("~m0")

@@ -86,11 +86,11 @@ def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in
     allocator = Allocator()
     for brakes in (Brakes(), Brakes(for_one, in_all)):
         found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
-        going = [(uid, owner.team, taker) for uid, owner, taker in state.going()]
+        going = [(uid, owner.team, taker) for uid, owner, taker in state.taken.going()]
         assert found.taken == {
-            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.request
+            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
         }
-        assert state.tally.in_all == len(found.taken)
+        assert state.taken.tally.in_all == len(found.taken)
 
 
 @given(shared_snapshots(SHAPES), st.data())

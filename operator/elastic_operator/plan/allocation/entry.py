@@ -25,7 +25,7 @@ class Seat(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class JobEntry:
-    """One job, or one pending pod of others (`request`, treated as a job of one pod), in this pass.
+    """One job, or one pending pod of others (`pending`, treated as a job of one pod), in this pass.
 
     `rank` is its position in the order of jobs, 0 first; `team` is the name of its team. `account` is charged for its
     GPUs (None: it asks for none). `sizes` are the sizes that it may reach. `staying` are the members that its own
@@ -58,18 +58,18 @@ class JobEntry:
     losses: int = 0
     takers: tuple[JobEntry, ...] = ()
     took: tuple[tuple[JobEntry, Member], ...] = ()
-    request: PendingPod | None = None
+    pending: PendingPod | None = None
     at_rest: Assignment | None = None
 
     @property
     def gang(self) -> str:
         """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-        return self.request.gang if self.request else ""
+        return self.pending.gang if self.pending else ""
 
     @property
     def promised(self) -> bool:
         """Whether it is a pending pod that a node is kept for."""
-        return self.request is not None and self.request.promised
+        return self.pending is not None and self.pending.promised
 
     @property
     def taker(self) -> str:

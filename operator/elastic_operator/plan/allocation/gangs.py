@@ -45,7 +45,7 @@ def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
             break
     else:
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
-        if not state.brake_taken(gang[0], taken):
+        if not state.taken.brake(gang[0], taken):
             return True
     state.roll_back(mark)
     state.new_places = places
@@ -58,7 +58,7 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 
 
 def _is_split(gang: set[JobEntry]) -> bool:
-    if any(entry.request and entry.request.may_be_split for entry in gang):
+    if any(entry.pending and entry.pending.may_be_split for entry in gang):
         return False
     placed = any(entry.served and not entry.promised for entry in gang)
     return placed and not all(entry.served for entry in gang)

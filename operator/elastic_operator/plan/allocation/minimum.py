@@ -39,7 +39,7 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.braked.pop(entry, None)
+        state.taken.braked.pop(entry, None)
         state.set_reserves(entry, False)
     elif entry.displaced:
         state.release_all(entry)
@@ -62,21 +62,21 @@ def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bo
     if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that it is not as it looks
     master, workers = entry.missing(entry.minimum)
-    if (refused is None or entry.request) and seat_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.pending) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.job.waiting or not entry.takes(state.now):
         return False
-    request = entry.request
-    foreign = (request.preempts, request.priority) if request else None
+    pending = entry.pending
+    foreign = (pending.preempts, pending.priority) if pending else None
     shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
-    if request and _goes_where_reserved(state, entry, request):
+    if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = entry.taker in state.going_on
+    going_on = entry.taker in state.taken.going_on
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (request and not state.serving and state.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False
     if _displace_any(state, entry, only=None):
-        state.new_places += request is not None
+        state.new_places += pending is not None
         return True
     alone = state.spares_whole_jobs(entry) or going_on
     if not entry.kept and entry.job.preemptible and not alone:
@@ -96,15 +96,15 @@ def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) 
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: JobEntry, request: PendingPod) -> bool:
+def _goes_where_reserved(state: AllocationState, entry: JobEntry, pending: PendingPod) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
-    node = state.board.number.get(request.reserved)
+    node = state.board.number.get(pending.reserved)
     return node is not None and _displace_any(state, entry, only=node)
 
 
 def _may_use_idle(state: AllocationState, entry: JobEntry, need: int) -> bool:
     """Whether so many GPUs may be used that are idle; kube-scheduler does not ask that for foreign pods."""
-    return entry.request is not None or state.refusal(entry, need, *IDLE) is None
+    return entry.pending is not None or state.refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: JobEntry) -> list[list[str]]:
@@ -117,7 +117,7 @@ def _orders(entry: JobEntry) -> list[list[str]]:
 def starves(state: AllocationState, entry: JobEntry) -> bool:
     """Whether it has waited so long for its minimum that what becomes free is held for it (37)."""
     since = entry.job.waiting_since
-    return bool(since) and not entry.request and state.now >= since + state.snapshot.starvation_seconds
+    return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
 
 
 def reserve(state: AllocationState, entry: JobEntry) -> None:

@@ -45,10 +45,10 @@ class Roster:
         """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
         entries (`join`).
         """
-        requests = {request.uid: request for request in snapshot.requests if not request.unplannable}
-        jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | requests
+        pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
+        jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
         known = self._by_uid
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.request or entry.job)]
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.job)]
         for entry in gone:
             leave(entry)
             self._forget(entry)
@@ -67,11 +67,11 @@ class Roster:
         return self._by_uid[uid]
 
     def _entry(self, one: JobDemand | PendingPod) -> JobEntry:
-        request = one if isinstance(one, PendingPod) else None
+        pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
         master, worker = self._board.ask(job.master), self._board.ask(job.worker)
         team = self._accounts.team_of(job.namespace)
-        entry = JobEntry(job, 0, team, job.sizes, master, worker, request=request)
+        entry = JobEntry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -136,8 +136,8 @@ def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
 def _is_odd(entry: JobEntry) -> bool:
     """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
     job = entry.job
-    if entry.request is not None:
-        return entry.request.promised
+    if entry.pending is not None:
+        return entry.pending.promised
     too_many = bool(job.sizes) and len(entry.kept) > job.sizes[-1] - (not entry.has_master)
     return bool(entry.kept) and (not job.wants or too_many or any(member.node is None for member in entry.kept))
 
@@ -152,18 +152,18 @@ def _order(job: JobDemand, *, in_turns: bool) -> Order:
     return -job.priority, not holds, age, job.uid
 
 
-def _as_job(request: PendingPod) -> JobDemand:
+def _as_job(pending: PendingPod) -> JobDemand:
     """A pending pod of others as a job of one pod."""
     return JobDemand(
-        uid=request.uid,
-        namespace=request.namespace,
-        name=request.name,
-        priority=request.priority,
-        created=request.created,
+        uid=pending.uid,
+        namespace=pending.namespace,
+        name=pending.name,
+        priority=pending.priority,
+        created=pending.created,
         sizes=(1,),
-        master=request.shape,
-        worker=request.shape,
+        master=pending.shape,
+        worker=pending.shape,
         free_up_to=1,
-        flavor=request.flavor,
-        takes=request.takes,
+        flavor=pending.flavor,
+        takes=pending.takes,
     )

@@ -120,7 +120,7 @@ class Minima:
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
-        may_be_split = all(entry.request and entry.request.may_be_split for entry in gang)
+        may_be_split = all(entry.pending and entry.pending.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
                 serve_gang(state, gang, self._hopeless)
@@ -164,13 +164,13 @@ def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
 
     None for an entry that has pods, a node or a time of its own.
     """
-    job, request = entry.job, entry.request
-    if entry.size or entry.displaced or (request and request.reserved) or entry.taker in state.going_on:
+    job, pending = entry.job, entry.pending
+    if entry.size or entry.displaced or (pending and pending.reserved) or entry.taker in state.taken.going_on:
         return None
     if job.waiting or not job.preemptible or job.failed_size is not None or starves(state, entry):
         return None
     asks = entry.master, entry.worker, entry.minimum
-    takes = entry.takes(state.now), request and request.preempts, state.spares_whole_jobs(entry)
+    takes = entry.takes(state.now), pending and pending.preempts, state.spares_whole_jobs(entry)
     return entry.account, entry.team, job.flavor, *asks, job.priority, *takes, entry.losses
 
 
@@ -194,7 +194,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.braked.pop(entry, None)
+            state.taken.braked.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

@@ -13,11 +13,11 @@ from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
+from elastic_operator.plan.allocation.taken import Taken
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
 
@@ -30,9 +30,7 @@ class AllocationState:
     which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
     the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
     without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
-    are the gangs served so far, with `tried_pods` pods in all. `taken` maps each pod (uid) that was taken to its owner,
-    the pod, and the last taker. `braked` are the entries that a brake kept from taking; `going_on` are the uids of
-    takers for which pods were deleted within the last minute (138). `asked_by` is the memory of `node_requests`.
+    are the gangs served so far, with `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -43,18 +41,8 @@ class AllocationState:
         self.roster = Roster(snapshot, self.board, self.accounts)
         self.residents: list[dict[str, tuple[JobEntry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[JobEntry, Seat]]] = [[] for _ in self.board.nodes]
-        self.touched: set[JobEntry] = set()
-        self.displaced: set[JobEntry] = set()
-        self.given: dict[Hashable, tuple[int, int]] = {}
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
         self.in_vain = frozenset[str]()
         self.split_gangs = frozenset[str]()
-        self.tried_gangs: set[str] = set()
-        self.taken: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
-        self.tally = Tally({})
-        self.braked: dict[JobEntry, Braked] = {}
-        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
-        self.going_on = frozenset[str]()
         self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
@@ -73,13 +61,15 @@ class AllocationState:
 
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
+        self.touched: set[JobEntry] = set()
+        self.displaced: set[JobEntry] = set()
+        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps, gpus_of=self.gpus_of)
+        self.new_places, self.serving, self.tried_pods = 0, "", 0
+        self.tried_gangs: set[str] = set()
+        self.given: dict[Hashable, tuple[int, int]] = {}
+        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        self.touched, self.displaced, self.given, self.options = set(), set(), {}, {}
-        self.new_places, self.taken, self.braked = 0, {}, {}
-        self.asked_by = {}
-        self.serving, self.tried_pods, self.tried_gangs = "", 0, set()
-        self.tally = Tally(snapshot.brakes.gone)
-        self.going_on = frozenset(taker.uid for taker in snapshot.brakes.gone.values())
         odd = sorted(self.roster.odd, key=lambda entry: entry.rank)
         for entry in odd:
             self._count_unplaced(entry)
@@ -185,9 +175,9 @@ class AllocationState:
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
         is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
         """
-        request = entry.request
-        node = self.board.number.get(request.reserved or request.nominated) if request else None
-        if request is None or node is None or (request.reserved and not self.board.fits(entry.master, node)):
+        pending = entry.pending
+        node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
+        if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
             return
         self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
@@ -261,8 +251,7 @@ class AllocationState:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        if member.uid in self.taken:
-            self._count_taken(member.uid, goes=sign < 0)
+        self.taken.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
         self.touched.add(entry)
 
@@ -292,114 +281,22 @@ class AllocationState:
                 return
             self.release(entry, member)
 
-    def note_taken(self, entry: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
-        """Record that `taker` took these members of the entry."""
-        if entry is taker:
-            return
-        self.journal.set(entry, "losses", entry.losses + (entry.team != taker.team))
-        self.journal.set(entry, "takers", tuple(dict.fromkeys((*entry.takers, taker))))
-        more = tuple((entry, member) for member in members)
-        self.journal.set(taker, "took", (*taker.took, *more))
-        for _, member in more:
-            self._attribute(entry, member, taker)
-
-    def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
-        change = partial(self._set_taken, member.uid)
-        self.journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.taken.get(member.uid)))
-
-    def _set_taken(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
-        if taken is None:
-            del self.taken[uid]
-            self.tally.put(uid, None)
-            return
-        self.taken[uid] = taken
-        self._count_taken(uid, goes=not self._keeps(taken[0], taken[1]))
-
-    def _count_taken(self, uid: str, *, goes: bool) -> None:
-        """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of
-        others (138).
-        """
-        owner, _, taker = self.taken[uid]
-        is_eviction = owner.team != taker.team or taker.request is not None
-        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
-
-    def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
-        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
-        for uid, (owner, member, taker) in self.taken.items():
-            if not self._keeps(owner, member):
-                yield uid, owner, taker
-
-    def _keeps(self, owner: JobEntry, member: Member) -> bool:
+    def keeps(self, owner: JobEntry, member: Member) -> bool:
+        """Whether that job keeps that member now."""
         node = owner.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in owner.kept
-
-    def brake(self, taker: JobEntry, *, since: int) -> bool:
-        """Whether a brake forbids what it took after its first `since` pods. Remembered until it is served
-        after all.
-        """
-        return self.brake_taken(taker, (member.uid for _, member in taker.took[since:]))
-
-    def brake_taken(self, taker: JobEntry, pods: Iterable[str]) -> bool:
-        """Whether a brake forbids that these pods (uids) go for it (138)."""
-        wanted = len(self.tally.going.keys() & set(pods))
-        if not wanted:
-            return False
-        found = braked(self.snapshot.brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
-        if found is not None:
-            self.braked[taker] = found
-        return found is not None
-
-    def _waits_behind(self, taker: JobEntry) -> bool:
-        """Whether an entry of its team that ranks before it waits for a brake.
-
-        Else small takers would use up the limit each minute, and a large one would never pass (138).
-        """
-        ahead = (entry for entry, one in self.braked.items() if not one.waits_for_a_person)
-        team = taker_of(taker).team
-        return any(not c.served and c.rank < taker.rank and taker_of(c).team == team for c in ahead)
 
     def spares_whole_jobs(self, entry: JobEntry) -> bool:
         """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
         return entry.job.uid in self.in_vain
 
-    def note_given_back(self, entry: JobEntry) -> None:
-        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
-        took = entry.took
-        self.journal.set(entry, "took", ())
-        for owner, member in took:
-            there = [taker for taker in entry.takers if owner.at.get(member.uid) in taker.near] or entry.takers
-            others = [taker for taker in owner.takers if taker is not entry]
-            self.journal.set(owner, "takers", tuple(dict.fromkeys((*others, *there))))
-            for taker in there:
-                self.journal.set(taker, "took", (*taker.took, (owner, member)))
-                self._attribute(owner, member, taker)
-
-    def pass_on(self, entry: JobEntry, seat: Seat, heir: JobEntry) -> bool:
-        """Attribute the pods that made way for a seat, which the job has given up, to the heir that sits there now.
-
-        False if the brakes let fewer pods go for the heir; the caller then rolls back.
-        """
-        lacking, passed, rest = entry.ask(seat.role).gpus, [], []
-        for owner, member in entry.took:
-            is_there = owner.at.get(member.uid) == seat.node and owner is not heir
-            if is_there and lacking > 0 and not self._keeps(owner, member):
-                passed.append((owner, member))
-                lacking -= self.gpus_of(member.requests)
-            else:
-                rest.append((owner, member))
-        self.journal.set(entry, "took", tuple(rest))
-        for owner, member in passed:
-            others = [taker for taker in owner.takers if taker is not entry or any(one is owner for one, _ in rest)]
-            self.journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
-            self.journal.set(heir, "took", (*heir.took, (owner, member)))
-            self._attribute(owner, member, heir)
-        return braked(self.snapshot.brakes, heir, self.tally, len(passed), waits=False) is None
-
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
+        return self.has_its_room(entry, member) and not self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT)
+
+    def has_its_room(self, entry: JobEntry, member: Member) -> bool:
+        """Whether the room of a released member is still free."""
         node = entry.at.get(member.uid)
-        if self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT):
-            return False
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
 
     def keep_again(self, entry: JobEntry, size: int) -> None:

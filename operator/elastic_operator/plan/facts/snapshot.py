@@ -274,7 +274,7 @@ class Snapshot:
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
     default_team: Team = NO_POLICY
-    requests: tuple[PendingPod, ...] = ()
+    pending_pods: tuple[PendingPod, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
     brakes: Brakes = field(default_factory=Brakes)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from elastic_api.status import MAX_LENDERS, Limit
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.allocate import Allocation
+from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.plan.forecast.line import positions, waiting
+from elastic_operator.plan.forecast.positions import positions, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
 from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of

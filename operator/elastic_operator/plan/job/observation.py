@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
-from elastic_operator.plan.facts.conditions import condition
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.next_condition import condition
 from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at
 

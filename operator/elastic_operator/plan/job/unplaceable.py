@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
-from elastic_operator.plan.job.elastic import next_master
+from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all, set_condition
 

@@ -53,9 +53,9 @@ class Options:
         taker = self._taker
         if taker.size or self._only is not None:
             return self._look(role, taking)
-        request = taker.request and (taker.request.preempts, taker.request.priority)
+        pending = taker.pending and (taker.pending.preempts, taker.pending.priority)
         spares = self._state.spares_whole_jobs(taker)
-        key = (taker.team, taker.job.priority, request, taker.ask(role), need, self._victims.kind, spares)
+        key = (taker.team, taker.job.priority, pending, taker.ask(role), need, self._victims.kind, spares)
         if key not in self._state.options:
             self._state.options[key] = self._look(role, taking)
         return self._state.options[key]
@@ -101,7 +101,7 @@ class Options:
         dropped.
         """
         state, taker, victims = self._state, self._taker, self._victims
-        if taker.request and _is_promised(state, node, taker):
+        if taker.pending and _is_promised(state, node, taker):
             return None
         pool, chosen = list(victims.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, taker, role, node, pool):
@@ -128,7 +128,7 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.request)
+    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.pending)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
     return any(other.promised or other.took for other in others)
 

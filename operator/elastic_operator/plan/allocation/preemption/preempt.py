@@ -35,7 +35,8 @@ def displace(
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
-        if done and (state.serving or not state.brake(taker, since=took)):  # a gang is braked as a whole
+        went = (member.uid for _, member in taker.took[took:])
+        if done and (state.serving or not state.taken.brake(taker, went)):  # a gang is braked as a whole
             return True
     state.roll_back(mark)
     return False
@@ -43,7 +44,7 @@ def displace(
 
 def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
     """Have the weakest units under each limit go that `need` more GPUs would pass."""
-    if taker.request:
+    if taker.pending:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
         offers = Offers(victims, refused.account)
@@ -93,7 +94,7 @@ def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
         if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
             break
     if not entry.seats:
-        state.note_given_back(entry)
+        state.taken.note_given_back(entry)
 
 
 def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
@@ -104,7 +105,8 @@ def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequen
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
-        if heir is None or state.pass_on(entry, given_up, heir):
+        gpus = entry.ask(given_up.role).gpus
+        if heir is None or state.taken.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
     state.roll_back(mark)
     return False
@@ -126,19 +128,19 @@ def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> 
     if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.at.get(member.uid))
-    if not (state.fits_back(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
+    if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
         return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
-    mark = state.mark()
-    moved = []
-    for owner, seat in seats:
-        if state.fits_back(entry, member):
-            break
+    mark, moved = state.mark(), list[tuple[JobEntry, str]]()
+    while not state.has_its_room(entry, member):
+        if len(moved) == len(seats):
+            state.roll_back(mark)
+            return None
+        owner, seat = seats[len(moved)]
         state.stand(owner, seat)
         moved.append((owner, seat.role))
-    if state.fits_back(entry, member):
-        state.restore(entry, member)
-        if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
-            return [owner for owner, _ in moved]
+    state.restore(entry, member)
+    if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+        return [owner for owner, _ in moved]
     state.roll_back(mark)
     return None
 

@@ -167,11 +167,11 @@ class Victims:
         taker = self._taker
         if entry is taker:
             return not self._growing
-        if entry.request is not None:
+        if entry.pending is not None:
             return bool(entry.seats) and not entry.promised and entry.account in self._givers
-        if not entry.job.preemptible or (taker.request and not self._state.snapshot.reclaiming):
+        if not entry.job.preemptible or (taker.pending and not self._state.snapshot.reclaiming):
             return False
-        if taker.request and taker.request.preempts and taker.request.priority > min(entry.job.pod_priorities):
+        if taker.pending and taker.pending.preempts and taker.pending.priority > min(entry.job.pod_priorities):
             return False
         if self._in_team(entry):
             return not self._growing
@@ -279,7 +279,7 @@ def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
 def clear(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
     """Have the units go."""
     for unit in units:
-        state.note_taken(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.taken.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
             state.displace(unit.entry)
             continue

@@ -20,7 +20,7 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.facts.conditions import condition
+from elastic_operator.plan.facts.next_condition import condition
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.policies.resolve import Problem

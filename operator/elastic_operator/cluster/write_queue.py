@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from enum import IntEnum
 
 
-class Rank(IntEnum):
+class Urgency(IntEnum):
     """Which of the writes that wait goes first: the lowest."""
 
     DELETE = 0
@@ -17,17 +17,17 @@ class Rank(IntEnum):
     CREATE = 2
 
 
-class Slots:
-    """At most `count` holders at once. Those that wait get their turn by rank, and within a rank in order."""
+class WriteQueue:
+    """At most `count` writes at once. Those that wait get their turn by urgency, and within one in order."""
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._waiting = {rank: deque[asyncio.Future[None]]() for rank in Rank}
+        self._waiting = {urgency: deque[asyncio.Future[None]]() for urgency in Urgency}
 
     @asynccontextmanager
-    async def slot(self, rank: Rank) -> AsyncIterator[None]:
-        """Hold a slot, as soon as there is one."""
-        await self._take(self._waiting[rank])
+    async def turn(self, urgency: Urgency) -> AsyncIterator[None]:
+        """Wait for a turn, and hold it."""
+        await self._take(self._waiting[urgency])
         try:
             yield
         finally:
@@ -49,7 +49,7 @@ class Slots:
             raise
 
     def _give_back(self) -> None:
-        """Give the slot to the next that waits; a cancelled one leaves its queue by itself."""
+        """Give the turn to the next that waits; a cancelled one leaves its queue by itself."""
         for queue in self._waiting.values():
             for turn in queue:
                 if not turn.done():

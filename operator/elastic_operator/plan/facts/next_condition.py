@@ -1,4 +1,4 @@
-"""Conditions of a status, of jobs and of policies."""
+"""The next state of one condition, in the status of a job or of a policy."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
@@ -16,11 +16,12 @@ from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts, Reader, drop_absent
-from elastic_operator.read.nodes import Unready
-from elastic_operator.read.touched import Touched
+from elastic_operator.read.jobs import Facts
+from elastic_operator.read.reader import Reader
+from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,8 +54,8 @@ class StoredWorld:
     Args:
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
-        passed: Whether the API server would accept the job's pods.
-        answered: The jobs (uids), and the namespaces, for which `passed` answers no.
+        may_take: Whether the API server would accept the job's pods.
+        barred: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
     """
 
@@ -66,24 +67,22 @@ class StoredWorld:
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
-        passed: Callable[[Job], bool] = lambda _: True,
-        answered: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        may_take: Callable[[Job], bool] = lambda _: True,
+        barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
         self.reader, self._logs, self._troubles = reader, logs, troubles
-        self._report, self._heard, self._group, self._passed = report, heard, group, passed
-        self._answered, self._news = answered, news
+        self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
+        self._barred, self._news = barred, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
-        self.unready: Unready = {}
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
         self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
-        self._surroundings: object = None
-        self._barred: Barred = frozenset(), frozenset()
-        self._aside: AbstractSet[str] = frozenset()
-        """What was set aside at the last look."""
+        self._barred_before: Barred = frozenset(), frozenset()
+        self._aside: AbstractSet[tuple[str, bool]] = frozenset()
+        """What the bulkhead barred at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -94,18 +93,24 @@ class StoredWorld:
     @property
     def policies(self) -> Resolved:
         """What the quota policies come to."""
-        return self.reader.policies
+        return self.reader.policies.resolved
+
+    @property
+    def unready(self) -> Mapping[str, float]:
+        """The nodes that are not Ready, with the time since when."""
+        return self.reader.surroundings.unready
 
     def look(self, now: float) -> StoredWorld:
         """This moment, at `now` (epoch seconds on the API server's clock)."""
-        self.reader.begin_look()
+        self.reader.sightings.begin_look()
         self.glance(now)
         self._ledger.expire()
         uids = self.jobs()
         for known in (self._known, self._bare):
             drop_absent(known, uids)
         self._restless &= uids
-        self.reader.keep_only(uids)
+        self.reader.specs.keep_only(uids)
+        self.reader.shapes.keep_only(uids)
         self._touched = self._take_touched()
         return self
 
@@ -114,13 +119,13 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._answered(), self._bulkhead.left_out()
-        jobs, namespaces = (before ^ now for before, now in zip(self._barred, barred, strict=True))
-        self._changed.add(*jobs, *(aside ^ self._aside))
+        barred, aside = self._barred(), self._bulkhead.barred()
+        jobs, namespaces = (before ^ now for before, now in zip(self._barred_before, barred, strict=True))
+        self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
-        self._barred, self._aside = barred, aside
+        self._barred_before, self._aside = barred, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
@@ -131,15 +136,10 @@ class StoredWorld:
 
     def glance(self, now: float) -> StoredWorld:
         """What jobs are seen by, beside themselves."""
-        self.now, reader = now, self.reader
-        reader.look_at_policies()
-        self.unready = reader.nodes.unready_since(now)
-        reader.outside.look(reader.nodes.openness(), reader.policies, now)
-        surroundings = reader.surroundings(self.unready)
-        if surroundings != self._surroundings:
-            self._surroundings = surroundings
+        self.now = now
+        if self.reader.surroundings.look(now):
             self._changed.everything()
-        self._changed.add(*reader.moved())
+        self._changed.add(*self.reader.shapes.moved())
         return self
 
     def forget(self) -> None:
@@ -173,20 +173,20 @@ class StoredWorld:
             return self._bare_job(body, fault)
         self._bare.pop(uid, None)
         known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
-        as_they_are = self.reader.status(body).finished or self.reader.tells_by_itself(body)
-        facts = self.reader.facts(
+        specs = self.reader.specs
+        as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
+        facts = self.reader.jobs.facts(
             body,
             pods=own if as_they_are else self._logs.as_read(uid, meta.namespace, own),
             trouble=trouble,
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
-            unready=self.unready,
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),
         )
         if known is None or not facts.equal(known.facts):
-            known = self._known[uid] = _Known(facts, self.reader.job(facts))
+            known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
         is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
@@ -197,7 +197,7 @@ class StoredWorld:
         self._known.pop(uid, None)
         known = self._bare.get(uid)
         if known is None or known[0] is not body or known[1] is not fault or known[2] is not pods:
-            job = self.reader.bare_job(body, pods, fault)
+            job = self.reader.jobs.bare_job(body, pods, fault)
             known = self._bare[uid] = body, fault, pods, job
         return known[3]
 
@@ -219,21 +219,23 @@ class StoredWorld:
 
     def shape(self, job: Job) -> JobShape:
         """What the job's pods ask of a node."""
-        return self.reader.shapes(job)
+        return self.reader.shapes.of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
         return tuple(one.member for one in self._ledger.assumed(uid))
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
-        """The flavor of the GPUs that these pods hold; None if they hold none."""
-        return self.reader.flavor_held(pods)
+        """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
+        found = ((pod.node, self._stores.nodes.named(pod.node)) for pod in pods if pod.node is not None)
+        labels = {name: node.metadata.labels for name, node in found if node is not None}
+        return flavor_held(pods, labels, self.empty.flavors)
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def may_take(self, job: Job) -> bool:
         """By what the API server answered about its pods (139)."""
-        return self._passed(job)
+        return self._may_take(job)
 
     def is_trusted(self, job: Job) -> bool:
         """By what it made the operator raise so far."""
@@ -251,7 +253,7 @@ class StoredWorld:
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
-        return self.reader.requests.look(self.now)
+        return self.reader.pending_pods.look(self.now)
 
     def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise."""

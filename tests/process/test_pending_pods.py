@@ -46,6 +46,7 @@ class World:
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
     barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
     def __post_init__(self) -> None:
@@ -58,8 +59,9 @@ class World:
             Settings(),
             nodes=self.nodes,
             clock=ServerClock(),
-            volumes=lambda _: self.volumes,
+            volumes=lambda *_: self.volumes,
             barred=lambda uid: self.barred.get(uid),
+            makes_way=lambda node: node in self.emptied,
         )
 
     requests: PendingPods = field(init=False)
@@ -324,15 +326,13 @@ WAITS_FOR_ROOM = {
 @pytest.mark.parametrize(("spec", "rival", "renewed"), WAITS_FOR_ROOM.values(), ids=WAITS_FOR_ROOM.keys())
 def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_could_take_it(spec, rival, renewed):
     """kube-scheduler takes the nomination away at each try in vain, and 250 pods were nominated 1,540 times."""
-    world = World()
-    leaving = {"n1"}
-    world.requests.makes_way = lambda node: node in leaving
+    world = World(emptied={"n1"})
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
     world.requests.look(NOW)
     assert len(world.requests.renewable) == renewed
-    leaving.clear()
+    world.emptied.clear()
     world.requests.look(NOW)
     assert len(world.requests.renewable) == 1
 
@@ -365,11 +365,10 @@ def test_what_did_not_change_is_the_same_request():
 
 
 def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
-    world, making_way = World(), [True]
-    world.requests.makes_way = lambda _node: making_way[0]
+    world = World(emptied={"n1"})
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert world.look(NOW).reserved == "n1"
-    making_way[0] = False
+    world.emptied.clear()
     gone = NOW + 29.6
     assert world.look(gone).reserved == "n1"
     assert world.look(gone + Settings().reclaim.reservation_seconds - 0.1).reserved == "n1"
@@ -377,8 +376,7 @@ def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_
 
 
 def test_those_who_never_go_keep_no_place_for_others():
-    world = World()
-    world.requests.makes_way = lambda _node: True
+    world = World(emptied={"n1"})
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]

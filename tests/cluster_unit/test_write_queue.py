@@ -6,29 +6,29 @@ import asyncio
 
 import pytest
 
-from elastic_operator.cluster.slots import Rank, Slots
+from elastic_operator.cluster.write_queue import Urgency, WriteQueue
 
 
-async def one(slots: Slots, name: str, done: list[str], *, rank: Rank = Rank.CHANGE) -> None:
-    async with slots.slot(rank):
+async def one(queue: WriteQueue, name: str, done: list[str], *, urgency: Urgency = Urgency.CHANGE) -> None:
+    async with queue.turn(urgency):
         await asyncio.sleep(0)
         done.append(name)
 
 
 async def test_deletions_go_first_and_creations_last_and_each_kind_in_order():
-    slots, done = Slots(1), []
-    create, change, delete = Rank.CREATE, Rank.CHANGE, Rank.DELETE
+    queue, done = WriteQueue(1), []
+    create, change, delete = Urgency.CREATE, Urgency.CHANGE, Urgency.DELETE
     names = {"a": create, "b": create, "c": change, "d": delete, "e": create, "f": change, "g": delete}
-    await asyncio.gather(*(one(slots, name, done, rank=rank) for name, rank in names.items()))
+    await asyncio.gather(*(one(queue, name, done, urgency=urgency) for name, urgency in names.items()))
     assert done == ["a", "d", "g", "c", "f", "b", "e"]
 
 
-async def test_no_more_hold_a_slot_than_there_are():
-    slots, held, most = Slots(3), 0, 0
+async def test_no_more_write_at_once_than_may():
+    queue, held, most = WriteQueue(3), 0, 0
 
     async def hold() -> None:
         nonlocal held, most
-        async with slots.slot(Rank.CHANGE):
+        async with queue.turn(Urgency.CHANGE):
             held += 1
             most = max(most, held)
             await asyncio.sleep(0)
@@ -39,23 +39,23 @@ async def test_no_more_hold_a_slot_than_there_are():
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["while it waits", "when its turn has just come"])
-async def test_one_that_is_cancelled_keeps_no_slot(served):
-    slots, done = Slots(1), []
-    first, gone, last = (asyncio.ensure_future(one(slots, name, done)) for name in ("first", "gone", "last"))
+async def test_one_that_is_cancelled_keeps_no_turn(served):
+    queue, done = WriteQueue(1), []
+    first, gone, last = (asyncio.ensure_future(one(queue, name, done)) for name in ("first", "gone", "last"))
     await asyncio.sleep(0)
     if served:
         await first
     gone.cancel()
     await asyncio.gather(first, gone, last, return_exceptions=True)
     assert done == ["first", "last"]
-    await asyncio.wait_for(one(slots, "again", done), 1)
+    await asyncio.wait_for(one(queue, "again", done), 1)
     assert done[-1] == "again"
 
 
-async def test_one_that_raises_gives_its_slot_back():
-    slots, done = Slots(1), []
+async def test_one_that_raises_gives_its_turn_back():
+    queue, done = WriteQueue(1), []
     with pytest.raises(ValueError, match="no"):
-        async with slots.slot(Rank.DELETE):
+        async with queue.turn(Urgency.DELETE):
             raise ValueError("no")
-    await asyncio.wait_for(one(slots, "next", done), 1)
+    await asyncio.wait_for(one(queue, "next", done), 1)
     assert done == ["next"]

@@ -8,8 +8,8 @@ from typing import Any
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import act
-from elastic_operator.loop.act import MOST_PODS, Actor
+from elastic_operator.loop import create
+from elastic_operator.loop.create import MOST_PODS, Creator
 from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
@@ -17,13 +17,13 @@ from tests.plan.jobs import make_job
 async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of_the_event_loop(monkeypatch):
     turns, built, most = 0, list[int](), 0
     waiting: set[asyncio.Future[None]] = set()
-    real = act.build_pod
+    real = create.build_pod
 
     def build(*arguments: Any, **more: Any) -> Any:
         built.append(turns)
         return real(*arguments, **more)
 
-    async def create(*_arguments: Any, **_more: Any) -> Any:
+    async def post(*_arguments: Any, **_more: Any) -> Any:
         nonlocal most
         answer = asyncio.get_running_loop().create_future()
         waiting.add(answer)
@@ -31,15 +31,15 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
         await answer
         raise Unreachable("no answer")
 
-    monkeypatch.setattr(act, "build_pod", build)
-    monkeypatch.setattr(act.apply, "create_pod", create)
-    actor = Actor(None, None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
+    monkeypatch.setattr(create, "build_pod", build)
+    monkeypatch.setattr(create.apply, "create_pod", post)
+    creator = Creator(None, None, BuildSettings("", ""))  # type: ignore[arg-type] # only pods are made
     job, sent = make_job(), set[str]()
     service = objects.Service(
         objects.Meta(name="toy-master", uid="service", resource_version="1"), objects.ServiceSpec(cluster_ip="10.0.0.1")
     )
     creates = [CreatePod("worker", index, None, 1, (1, 200)) for index in range(100)]
-    tasks = [asyncio.ensure_future(actor._create(job, create, service, sent)) for create in creates]
+    tasks = [asyncio.ensure_future(creator.create(job, one, service, sent)) for one in creates]
     while not all(task.done() for task in tasks):
         turns += 1
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from elastic_operator.read import convert
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CountedPod:
     """A pod as counted.
 
     `node` is where it is bound or pinned. `claims` is the uid of the job that it names as its controller, `own` what it
@@ -55,7 +55,7 @@ class Entry:
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
         return self.claims is None and may_run and not convert.ended(self.pod)
 
-    def counts_like(self, other: Entry) -> bool:
+    def counts_like(self, other: CountedPod) -> bool:
         """Whether the two states of a pod count the same for everybody."""
         return (
             (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
@@ -65,7 +65,7 @@ class Entry:
             and self._waits_like(other)
         )
 
-    def _waits_like(self, other: Entry) -> bool:
+    def _waits_like(self, other: CountedPod) -> bool:
         if not self.waits or not other.waits:
             return self.waits is other.waits
         one, two = self.pod, other.pod
@@ -96,11 +96,13 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     return controller
 
 
-def unread(pod: Pod, requests: Resources | None) -> Entry:
+def unread(pod: Pod, requests: Resources | None) -> CountedPod:
     """A pod that cannot be read: it uses its last known requests, else those of its quantities that can be read."""
     claims = controlling_job(pod)
     asks = requests if requests is not None else _quantities_of(pod)
-    return Entry(pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True)
+    return CountedPod(
+        pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True
+    )
 
 
 def _quantities_of(pod: Pod) -> Resources:

@@ -1,0 +1,134 @@
+"""What is taken in one pass: which pods go for which takers, and whether the brakes let them go (138)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
+from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.facts.snapshot import Brakes, Member, Resources
+
+
+class Taken:
+    """The pods of jobs that were taken for others.
+
+    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all: `tally`
+    counts those that go. `braked` are the entries that a brake kept from taking; `going_on` are the uids of takers for
+    which pods were deleted within the last minute.
+
+    Args:
+        keeps: Whether that job keeps that pod now.
+        gpus_of: The GPUs among what a pod requests.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        brakes: Brakes,
+        *,
+        keeps: Callable[[JobEntry, Member], bool],
+        gpus_of: Callable[[Resources], int],
+    ) -> None:
+        self._journal, self._brakes, self._keeps, self._gpus_of = journal, brakes, keeps, gpus_of
+        self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
+        self.tally = Tally(brakes.gone)
+        self.braked: dict[JobEntry, Braked] = {}
+        self.going_on = frozenset(taker.uid for taker in brakes.gone.values())
+
+    def note(self, owner: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
+        """Record that `taker` took these members of the owner."""
+        if owner is taker:
+            return
+        self._journal.set(owner, "losses", owner.losses + (owner.team != taker.team))
+        self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
+        more = tuple((owner, member) for member in members)
+        self._journal.set(taker, "took", (*taker.took, *more))
+        for _, member in more:
+            self._attribute(owner, member, taker)
+
+    def changed(self, uid: str, *, goes: bool) -> None:
+        """A pod is released, or kept after all: count it accordingly if it was taken."""
+        if uid in self.pods:
+            self._count(uid, goes=goes)
+
+    def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
+        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
+        for uid, (owner, member, taker) in self.pods.items():
+            if not self._keeps(owner, member):
+                yield uid, owner, taker
+
+    def note_given_back(self, owner: JobEntry) -> None:
+        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
+        took = owner.took
+        self._journal.set(owner, "took", ())
+        for loser, member in took:
+            there = [taker for taker in owner.takers if loser.at.get(member.uid) in taker.near] or owner.takers
+            others = [taker for taker in loser.takers if taker is not owner]
+            self._journal.set(loser, "takers", tuple(dict.fromkeys((*others, *there))))
+            for taker in there:
+                self._journal.set(taker, "took", (*taker.took, (loser, member)))
+                self._attribute(loser, member, taker)
+
+    def pass_on(self, taker: JobEntry, node: int, heir: JobEntry, *, gpus: int) -> bool:
+        """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
+
+        False if the brakes let fewer pods go for the heir; the caller then rolls back.
+        """
+        lacking, passed, rest = gpus, [], []
+        for owner, member in taker.took:
+            is_there = owner.at.get(member.uid) == node and owner is not heir
+            if is_there and lacking > 0 and not self._keeps(owner, member):
+                passed.append((owner, member))
+                lacking -= self._gpus_of(member.requests)
+            else:
+                rest.append((owner, member))
+        self._journal.set(taker, "took", tuple(rest))
+        for owner, member in passed:
+            others = [one for one in owner.takers if one is not taker or any(loser is owner for loser, _ in rest)]
+            self._journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
+            self._journal.set(heir, "took", (*heir.took, (owner, member)))
+            self._attribute(owner, member, heir)
+        return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
+
+    # -- brakes --------------------------------------------------------------------------------------------------------
+
+    def brake(self, taker: JobEntry, pods: Iterable[str]) -> bool:
+        """Whether a brake forbids that these pods (uids) go for it. Remembered until it is served after all."""
+        wanted = len(self.tally.going.keys() & set(pods))
+        if not wanted:
+            return False
+        found = braked(self._brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
+        if found is not None:
+            self.braked[taker] = found
+        return found is not None
+
+    def _waits_behind(self, taker: JobEntry) -> bool:
+        """Whether an entry of its team that ranks before it waits for a brake.
+
+        Else small takers would use up the limit each minute, and a large one would never pass (138).
+        """
+        ahead = (entry for entry, one in self.braked.items() if not one.waits_for_a_person)
+        team = taker_of(taker).team
+        return any(not one.served and one.rank < taker.rank and taker_of(one).team == team for one in ahead)
+
+    # -- who took what -------------------------------------------------------------------------------------------------
+
+    def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
+        change = partial(self._set, member.uid)
+        self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
+
+    def _set(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
+        if taken is None:
+            del self.pods[uid]
+            self.tally.put(uid, None)
+            return
+        self.pods[uid] = taken
+        self._count(uid, goes=not self._keeps(taken[0], taken[1]))
+
+    def _count(self, uid: str, *, goes: bool) -> None:
+        """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of others."""
+        owner, _, taker = self.pods[uid]
+        is_eviction = owner.team != taker.team or taker.pending is not None
+        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)

@@ -1,0 +1,67 @@
+"""What each job demands, remembered by what that was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
+from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.set_aside import demand_aside
+from elastic_operator.plan.record import Demanded, Record
+from elastic_operator.plan.world import World
+
+
+def renew_demand(world: World, record: Record, obs: Observation) -> None:
+    """Note what the job demands; the same object as before while nothing that it is made from changes."""
+    job, known = obs.job, record.demanded
+    may_take, is_trusted = world.may_take(job), world.is_trusted(job)
+    if known is not None and known.may_take is not may_take:
+        world.answered()
+    if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
+        known = None
+    if not obs.wants_pods:
+        demand = _as_before(known, _demand_of_held(world, job, held(obs)))
+        record.good = None
+        record.demanded = Demanded(obs, None, (), demand, may_take, is_trusted)
+        return
+    shape, assumed = world.shape(job), world.assumed(job.uid)
+    if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
+        return
+    demand = _demand_with(obs, shape, assumed)
+    if not may_take or not is_trusted:
+        demand = replace(demand, takes=False)
+    record.good = _as_before(known, demand)
+    record.demanded = Demanded(obs, shape, assumed, record.good, may_take, is_trusted)
+
+
+def demand_while_aside(world: World, record: Record, job: Job) -> JobDemand | None:
+    """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
+    try:
+        if record.good is not None:
+            return demand_aside(record.good, job.pods)
+        return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
+    except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
+        return None
+
+
+def _demand_of_held(world: World, job: Job, pods: Sequence[OwnPod]) -> JobDemand | None:
+    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
+    flavor = world.flavor_held(pods) if pods else None
+    return None if flavor is None else demand_of_pods(job, pods, flavor)
+
+
+def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:
+    """The demand of a job that may have pods; pods that are being created count as its members."""
+    demand = demand_of(obs, shape)
+    if assumed:
+        demand = with_members(demand, assumed)
+    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+
+
+def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
+    """The demand; the same object as before where it is equal."""
+    return known.demand if known is not None and known.demand == demand else demand

@@ -1,0 +1,38 @@
+"""The pods that a job gets in its slots: those to create, and those that are only tried before others go (139)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elastic_api.nnodes import frozen_nnodes
+from elastic_operator.plan.facts.decisions import CreatePod, Slot
+from elastic_operator.plan.job.observation import Observation
+
+
+def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
+    """A pod for each slot, as the job is now; none if its spec cannot be read.
+
+    All pods of an incarnation have the `min:max` in their environment that its first ones got (11).
+    """
+    if obs.job.spec is None:
+        return ()
+    nnodes = next((pod.nnodes for pod in obs.live if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
+    return tuple(
+        CreatePod(
+            slot.role,
+            slot.index,
+            slot.node,
+            obs.status.incarnation,
+            nnodes,
+            obs.status.master_epoch or 0,
+            membership,
+            old_secret=_old_secret(obs),
+            own_class=bool(obs.job.left_out),
+        )
+        for slot in slots
+    )
+
+
+def _old_secret(obs: Observation) -> bool:
+    """Whether pods of this incarnation have their token from an older release's Secret: all must have the same (97)."""
+    return any(pod.incarnation == obs.status.incarnation and not pod.own_secret for pod in obs.job.pods)

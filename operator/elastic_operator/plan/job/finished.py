@@ -1,0 +1,63 @@
+"""What is done for a job that is over, suspended, or was only made for a question: its pods go, and it may go, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_api.job import CleanPodPolicy
+from elastic_api.status import ConditionType
+from elastic_api.what_if import ONCE, ONCE_SECONDS
+from elastic_operator.plan.facts.decisions import DeletePod, Grant, Plan
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import lasts, seconds
+from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed
+
+FINISH_SECONDS = 60.0
+"""How long the workers have to end by themselves after the master has succeeded."""
+
+
+def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
+    """The plan of a job that has ended.
+
+    Pods go as cleanPodPolicy says. Those that it keeps go when others are entitled to their GPUs (99). The job itself
+    goes when its time is over.
+    """
+    spec, status = obs.job.spec, obs.status
+    ended = seconds(status.completion_time)
+    failed = status.condition(ConditionType.FAILED)
+    at_once = (failed and failed.status == "True") or all(pod.ended for pod in obs.job.pods)
+    policy = clean_pod_policy(obs)
+    going = [p for p in obs.job.pods if p.deleting_since is None and goes_at_the_end(p, policy)]
+    due = {p.uid: ended if at_once and not _is_ending(p, policy) else ended + FINISH_SECONDS for p in going}
+    why = f"the job has ended ({policy})"
+    deletes = (*(DeletePod(p.name, p.uid, why) for p in going if now >= due[p.uid]), *reclaimed(obs, grant))
+    wakes = list(due.values())
+    ttl = spec.ttl_seconds_after_finished if spec else None
+    if ttl is not None:
+        wakes.append(ended + ttl)
+    plan = make_plan(replace(obs, live=()), None, deletes, (), now)
+    expired = ttl is not None and now >= ended + ttl
+    return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
+
+
+def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
+    """Whether it is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
+    return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
+
+
+def without_pods(obs: Observation, now: float) -> Plan:
+    """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
+    suspended = obs.job.spec is not None and obs.job.spec.suspend
+    going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
+    plan = make_plan(obs, None, (*deletes_of(obs), *going), (), now)
+    return _for_a_question(obs, plan, now) if obs.job.asks and obs.job.what_if == ONCE else plan
+
+
+def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:
+    """The plan of a job that was made to ask once: it goes after a while, if it never had a pod (160)."""
+    if obs.job.pods or obs.status.start_time is not None:
+        return plan
+    expiry = obs.job.created + ONCE_SECONDS
+    return replace(plan, delete_job=not lasts(expiry, ONCE_SECONDS, now), wake_at=min(plan.wake_at or expiry, expiry))

@@ -1,0 +1,110 @@
+"""How a change of a job's size is recorded: in its status and an event, before pods go for it (25)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import floor
+
+from elastic_api.status import Limit
+from elastic_operator.plan.facts.decisions import Event, Grant
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.observation import Observation, end_incarnation, record
+
+
+def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
+    """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
+
+    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16), but not if
+    it loses a pod without a successor before it has run as a whole (142).
+    """
+    if not obs.live or obs.finishing:
+        return obs
+    may_run = obs.job.spec is None or grant.replicas >= obs.job.spec.min_replicas
+    frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
+    if grant.replicas == 0:
+        why = f"All GPUs are given back: {grant.message}"
+    elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
+        why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
+    elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
+        why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
+    elif not may_run and (obs.gone or grant.release) and _begins(obs):
+        why = f"All GPUs are given back before the start: {grant.message}"
+    else:
+        return obs
+    gone = (*obs.gone, *((pod, why) for pod in obs.live))
+    event = Event("NewIncarnation", f"{why}; all pods are replaced.")
+    status = end_incarnation(obs.status)
+    return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
+
+
+def _begins(obs: Observation) -> bool:
+    """Whether the group has not run as a whole yet: all of its pods were made since the last change of size.
+
+    The API server's times are whole seconds, and its start may not be written yet (25).
+    """
+    history = obs.status.history
+    last = floor(seconds(history[0].time)) if history else 0
+    return obs.status.running_since is None and all(pod.created >= last for pod in obs.live)
+
+
+def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
+    """Record a new target in the history, with an event. Shrinking is written down before it is done.
+
+    Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
+    for a write.
+    """
+    before, after, status = obs.status.target_replicas, grant.replicas, obs.status
+    if before == after or obs.finishing:
+        return _record_exchange(obs, grant, now)
+    planned = bool(grant.release) or after == 0
+    update: dict[str, object] = {"target_replicas": after}
+    if after < status.replicas:
+        update["replicas"] = after
+    if after == 0:
+        update["turn_started"] = None
+    if before == 0:
+        asks = grant.limit == Limit.WAITING_FOR_NODES
+        update["start_time"] = status.start_time or at(now)
+        update["turn_started"] = None if asks else at(now)
+        reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
+        if asks:
+            reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
+    elif after > before:
+        update["resizes"] = status.resizes + 1
+        reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
+    else:
+        update["resizes"] = status.resizes + (1 if planned else 0)
+        reason, why = why_smaller(grant)
+        what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
+        event = Event(reason, f"{what} {why}")
+    if after > before and grant.givers:
+        event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
+    message = event.message if grant.takers or grant.givers else grant.message
+    withdrawn = after < before and not planned
+    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
+    commit = obs.commit or after < before
+    return replace(obs, status=status, commit=commit, events=(*obs.events, event))
+
+
+def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
+    """Record that some pods go for others and come again elsewhere, with the size unchanged.
+
+    If none comes again, an earlier leader has already recorded the change and got no further.
+    """
+    if obs.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in obs.live):
+        return obs
+    reason, why = why_smaller(grant)
+    told, size = f"{why} As many pods come elsewhere.", grant.replicas
+    status = record(obs.status, now, size, size, reason, told)
+    return replace(obs, status=status, events=(*obs.events, Event(reason, told)))
+
+
+def why_smaller(grant: Grant) -> tuple[str, str]:
+    """The reason and the sentence: the takers, if there are any."""
+    if not grant.takers:
+        return "ScaledDown", grant.message
+    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
+    if grant.reclaimed:
+        return "QuotaReclaimed", f"{what}, entitled to the GPUs."
+    return "PreemptedByJob", f"{what}, next in the team."

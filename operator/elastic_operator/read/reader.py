@@ -1,0 +1,80 @@
+"""Puts together what turns the stores into facts of `plan`. All of it reads memory only, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from elastic_api.job import PLURAL
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.jobs import Jobs
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.nodes import Nodes
+from elastic_operator.read.outside_changes import Outside
+from elastic_operator.read.pending_pod import Barred
+from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.policies import Policies
+from elastic_operator.read.shapes import Shapes
+from elastic_operator.read.sightings import Sightings
+from elastic_operator.read.specs import Specs
+from elastic_operator.read.surroundings import Surroundings
+from elastic_operator.settings import Settings
+
+
+class Reader:
+    """The parts by which stores are read.
+
+    Args:
+        barred, makes_way: As in `PendingPods`.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        ledger: Ledger,
+        settings: Settings,
+        *,
+        clock: ServerClock,
+        bulkhead: Bulkhead | None = None,
+        unkept: Unkept | None = None,
+        barred: Callable[[str], Barred | None] = lambda _uid: None,
+        makes_way: Callable[[str], bool] = lambda _node: False,
+    ) -> None:
+        self.stores, self.ledger, self.settings = stores, ledger, settings
+        self.bulkhead = bulkhead = bulkhead or Bulkhead()
+        self.sightings = Sightings(clock)
+        self.specs = Specs(self.sightings, settings.gpu_resources)
+        self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
+        flavors = [f.name for f in settings.flavors]
+        self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=bulkhead)
+        self.nodes = Nodes(stores.nodes, ledger, self.sightings, bulkhead, settings.gpu_resources)
+        self.outside = Outside(stores.jobs, ledger)
+        self.surroundings = Surroundings(
+            stores,
+            settings,
+            specs=self.specs,
+            nodes=self.nodes,
+            policies=self.policies,
+            outside=self.outside,
+            now=clock.time,
+        )
+        self.jobs = Jobs(
+            ledger,
+            settings,
+            specs=self.specs,
+            surroundings=self.surroundings,
+            sightings=self.sightings,
+            unkept=unkept or Unkept(PLURAL),
+        )
+        self.pending_pods = PendingPods(
+            ledger,
+            settings,
+            nodes=stores.nodes,
+            clock=clock,
+            bulkhead=bulkhead,
+            volumes=self.shapes.volumes,
+            barred=barred,
+            makes_way=makes_way,
+        )

@@ -1,0 +1,125 @@
+"""What the jobs' specs and statuses say. Each is parsed once: a spec by its generation, a status by its version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from elastic_api.invalid import InvalidSpecError
+from elastic_api.job import JobSpec
+from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
+from elastic_api.status import JobStatus
+from elastic_api.template import fingerprint
+from elastic_operator.cluster import objects
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.job.written_times import not_ahead
+from elastic_operator.read.sightings import Sightings
+from elastic_operator.read.touched import drop_absent
+from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A job's spec of one generation; or the last one that could be read, with the message that says why this cannot
+    (99).
+
+    `unknown` warns of fields that were left out, `unused` of flags of torchrun.
+    """
+
+    generation: int
+    spec: JobSpec | None
+    invalid: str
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
+    unknown: str = ""
+    unused: str = ""
+
+    @property
+    def tells_by_itself(self) -> bool:
+        """Whether the job's pods write into their termination message why they failed, so that no log need be read
+        (14).
+        """
+        return self.spec is not None and self.spec.is_elastic
+
+    def with_grace_up_to(self, seconds: int) -> JobSpec | None:
+        """The spec, with the grace of its pods cut to that."""
+        spec = self.spec
+        if spec is None or spec.elasticity.grace_period_seconds <= seconds:
+            return spec
+        elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
+        return spec.model_copy(update={"elasticity": elasticity})
+
+
+class Specs:
+    """The specs and statuses of all jobs that were asked for."""
+
+    def __init__(self, sightings: Sightings, gpu_resources: Sequence[str]) -> None:
+        self._sightings, self._clock, self._gpu_resources = sightings, sightings.clock, gpu_resources
+        self._parsed: dict[str, Parsed] = {}
+        self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for known in (self._parsed, self._statuses):
+            drop_absent(known, present)
+
+    def of(self, body: objects.CustomObject) -> Parsed:
+        """The job's spec; the same object while its generation does not change."""
+        meta = body.metadata
+        known = self._parsed.get(meta.uid)
+        if known and known.generation == meta.generation:
+            return known
+        try:
+            spec, unknown = self._read(body)
+            prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
+            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
+        except InvalidSpecError as error:
+            last = known or Parsed(meta.generation, None, "")
+            parsed = replace(last, generation=meta.generation, invalid=str(error))
+        self._parsed[meta.uid] = parsed
+        return parsed
+
+    def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
+        """The spec, with a warning if a job that has run has fields that are not known here (99).
+
+        It ran with these fields under a later release of the operator. A job that has not run waits for somebody to
+        look. Raises InvalidSpecError.
+        """
+        has_run = self.status(body).start_time is not None
+        read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
+        try:
+            return read({"spec": body.spec}), ""
+        except InvalidSpecError:
+            spec, unknown = known_part(body.spec) if has_run else (body.spec, "")
+            if not unknown:
+                raise
+            return read({"spec": spec}), unknown
+
+    def class_name(self, body: objects.CustomObject) -> str | None:
+        """The PriorityClass that the job names; that of its last spec that could be read, if this one cannot."""
+        spec = self.of(body).spec
+        return spec.priority_class_name if spec is not None else class_named_by(body)
+
+    def status(self, body: objects.CustomObject) -> JobStatus:
+        """The job's status, with no time that lies further ahead than it can (29); the same object while it does not
+        change.
+        """
+        meta = body.metadata
+        key, known = (meta.resource_version, self._clock.stepped), self._statuses.get(meta.uid)
+        if known is None or known[0] != key:
+            known = self._statuses[meta.uid] = key, self._on_our_clock(meta.uid, parse_status({"status": body.status}))
+        return known[1]
+
+    def _on_our_clock(self, uid: str, status: JobStatus) -> JobStatus:
+        if status.master_lost_time is not None:
+            since = self._sightings.since(uid, seconds(status.master_lost_time))
+            status = status.model_copy(update={"master_lost_time": at(since)})
+        return not_ahead(status, self._clock.time())
+
+
+def class_named_by(body: objects.CustomObject) -> str | None:
+    """The PriorityClass of a job whose spec cannot be read."""
+    name = body.spec.get("priorityClassName") if isinstance(body.spec, dict) else None
+    return name if isinstance(name, str) else None
