@@ -143,7 +143,7 @@ class World:
         body = objects.job(
             namespace,
             name,
-            replicas=known.status["targetReplicas"],
+            replicas=known.status.unpack()["targetReplicas"],
             generation=known.metadata.generation + 1,
             most=MOST_PODS + known.metadata.generation,
         )

@@ -87,7 +87,7 @@ async def test_a_job_that_cannot_be_read_any_more_is_known_as_it_last_was(api, s
     async with feeding(session) as feed:
         listed(api, {"metadata": {**job["metadata"], "resourceVersion": "901"}, "spec": "odd"})
         await feed.catch_up()
-        assert feed.store.get(job["metadata"]["uid"]).spec == {}
+        assert feed.store.get(job["metadata"]["uid"]).spec.unpack() == {}
 
 
 async def test_a_job_that_cannot_be_read_any_more_and_is_to_be_deleted_is_not_run_on(api, session):

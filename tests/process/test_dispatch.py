@@ -62,7 +62,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
         failed=lambda _uid, _error: None,
     )
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    dispatcher.start(objects.CustomObject(metadata=meta, status={}), job, plan)
+    dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     return dispatcher
 
 
@@ -124,7 +124,7 @@ class Handed:
         await asyncio.sleep(0)
         self.actor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
-        body = objects.CustomObject(metadata=meta, status={**self.written, **written})
+        body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
         wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
         await asyncio.sleep(0)
         return wait

@@ -148,7 +148,7 @@ async def ensure_network_policy(
     wanted = _without_empty(manifest["spec"])
 
     def is_right(known: CustomObject) -> bool:
-        return bool(_without_empty(known.spec) == wanted)
+        return bool(_without_empty(known.spec.unpack()) == wanted)
 
     kind = "NetworkPolicy"
     await _ensure(

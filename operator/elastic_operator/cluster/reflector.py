@@ -21,6 +21,7 @@ import msgspec
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import ClusterError, Expired, NotFound, Unreachable, error_event
 from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
 from elastic_operator.cluster.wire import BareMeta, List, decode_bare, decode_event, decode_list
@@ -101,7 +102,7 @@ class Reflector(Generic[T]):
         self.last_ok = float("-inf")
         self.stats = Stats()
         self._session = session
-        self._decode = msgspec.json.Decoder(type_).decode
+        self._decode = msgspec.json.Decoder(type_, dec_hook=pack).decode
         self._params = dict(params or {})
         self._page = page
         self._inactivity = inactivity

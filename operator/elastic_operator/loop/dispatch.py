@@ -133,7 +133,14 @@ class Dispatcher:
         tries = self.troubles.attempts(uid)
         tells = bool(quiet <= 0 or plan.creates or plan.deletes)
         work = self._carry_out(
-            job, plan, written=body.status, may_create=may_create, tells=tells, sent=sent, first=before(), tries=tries
+            job,
+            plan,
+            written=body.status.unpack(),
+            may_create=may_create,
+            tells=tells,
+            sent=sent,
+            first=before(),
+            tries=tries,
         )
         self._run(job, work, plan.creates, sent, tells=tells)
         return NEVER
@@ -148,7 +155,7 @@ class Dispatcher:
         if quiet > 0:
             return quiet
         if self.status_times.may_be_alone(job.uid):
-            self._run(job, self._carry_out(job, told, written=body.status, may_create=False, sent=set()))
+            self._run(job, self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set()))
         return NEVER
 
     def _run(

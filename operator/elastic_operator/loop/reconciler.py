@@ -158,7 +158,9 @@ class Reconciler:
             waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
             fault = self._bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
-            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
+            if not silent and (
+                job.status != JobStatus() or not body.status.unpack()
+            ):  # else it cannot be read, and is kept
                 before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             status = plan.status

@@ -68,7 +68,7 @@ class StatusTimes:
         """
         known, now = self._of(body.metadata.uid), time.monotonic()
         wanted = self._unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-        stored = self._unkept.without(body.status)
+        stored = self._unkept.without(body.status.unpack())
         if wanted == stored:
             known.behind_since = None
             return inf

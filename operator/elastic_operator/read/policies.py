@@ -107,6 +107,6 @@ def policy_of(body: objects.CustomObject) -> Policy:
     meta = body.metadata
     created = convert.epoch(meta.creation_timestamp or "")
     try:
-        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec}))
+        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec.unpack()}))
     except InvalidSpecError as error:
         return Policy(meta.uid, meta.name, created, None, f"{error}.")

@@ -105,11 +105,11 @@ class PolicyStatuses:
         self._found = found
         self._upkeep.keep_only(last.generations)
         kept = self._unkept.without
-        return [write for write in due if kept(write.status) != kept(write.body.status)]
+        return [write for write in due if kept(write.status) != kept(write.body.status.unpack())]
 
     async def _write(self, write: _Write) -> None:
         meta = write.body.metadata
-        changes = apply.merge_diff(write.body.status, write.status)
+        changes = apply.merge_diff(write.body.status.unpack(), write.status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
         try:
             answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
@@ -132,6 +132,6 @@ def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
 def status_of(body: objects.CustomObject) -> PolicyStatus:
     """The policy's status; an unreadable one counts as none."""
     try:
-        return PolicyStatus.model_validate(body.status)
+        return PolicyStatus.model_validate(body.status.unpack())
     except ValidationError:
         return PolicyStatus()

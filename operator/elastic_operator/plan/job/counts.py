@@ -23,6 +23,10 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
+    listed = [
+        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
+        for pod in _listed(job.pods)
+    ]
     update: dict[str, object] = {
         "observed_generation": job.generation,
         "replicas": len(obs.live),
@@ -30,10 +34,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
-        "pods": [
-            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
-            for pod in _listed(job.pods)
-        ],
+        "pods": status.pods if listed == status.pods else listed,
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
