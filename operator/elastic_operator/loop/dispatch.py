@@ -235,7 +235,7 @@ class Dispatcher:
         else:
             if may_create:
                 if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
-                    self.troubles.clear(job.uid)
+                    self.troubles.clear(job)
                 if plan.creates:
                     self.worked(job.uid)
 

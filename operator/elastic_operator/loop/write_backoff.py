@@ -48,9 +48,11 @@ class Troubles:
         """The jobs that have any."""
         return self._jobs.keys()
 
-    def clear(self, uid: str) -> None:
-        """The last try succeeded."""
-        self._jobs.pop(uid, None)
+    def clear(self, job: Job) -> None:
+        """The last try succeeded. What is refused for good stays refused until the job is edited."""
+        known = self._jobs.pop(job.uid, None)
+        if known is not None and known.refused and known.generation == job.generation:
+            self._jobs[job.uid] = Trouble(refused=known.refused, generation=known.generation)
 
     def message(self, uid: str) -> str:
         """The message to the user of a job whose writes fail."""
