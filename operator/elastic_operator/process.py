@@ -193,12 +193,12 @@ class Process:
         gc.collect()
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(events.run())
+        posting = asyncio.create_task(_told("writing of events", events.run()))
         self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(statuses.run())
-        renewing = asyncio.create_task(self._renew_networks())
+        reporting = asyncio.create_task(_told("reports on policies", statuses.run()))
+        renewing = asyncio.create_task(_told("renewal of NetworkPolicies", self._renew_networks()))
         self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(self._keep_quotas(self.quotas))
+        limiting = asyncio.create_task(_told("limits of plain pods", self._keep_quotas(self.quotas)))
         try:
             self.shown = Shown()
             self.controller = self._controller(events)
@@ -309,6 +309,15 @@ class Process:
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
+
+
+async def _told(what: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work. Nobody awaits its result, so the error that ends it is logged here."""
+    try:
+        await work
+    except Exception:
+        log.exception("the %s has ended by an error; the next leader begins it again", what)
+        raise
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

@@ -97,11 +97,11 @@ class Forecasts:
             self._news.clear()
             try:
                 await self._work()
+                await self._until_due()
             except Exception:
                 self._metrics.forecast_errors.inc()
                 log.exception("a forecast failed; jobs hear of the next one")
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
-            await self._until_due()
 
     async def _work(self) -> None:
         """What is due now: a question, then the line. So neither waits for all of the other."""

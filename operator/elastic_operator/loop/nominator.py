@@ -135,10 +135,20 @@ class Nominator:
         return task if is_this else asyncio.ensure_future(_in_vain(task))
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self._guarded(uid, work))
         self._writing[uid] = task
         task.add_done_callback(lambda _: self._ended(uid))
         return task
+
+    async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
+        """The result of the work. An error of the operator's own is the pod's: the jobs that make way go on (88)."""
+        try:
+            return await work
+        except Exception as error:
+            self._metrics.count_error("pod")
+            self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            log.exception("pod uid=%s cannot be nominated", uid)
+            return False
 
     def _ended(self, uid: str) -> None:
         self._writing.pop(uid, None)
