@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-SUCCESS = range(200, 300)
+SUCCESS, SERVER_ERRORS = range(200, 300), range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,13 @@ class Write:
 class AuditLog:
     """The log of one API server, read on as it grows.
 
-    `requests` are all of which the policy tells, those that were refused or only tried, too.
+    `requests` are all of which the policy tells, those that were refused or only tried, too. `unsure` are those that
+    the server gave up: they may have come to pass all the same.
     """
 
     file: Path
     writes: list[Write] = field(default_factory=list)
+    unsure: list[Write] = field(default_factory=list)
     requests: list[Write] = field(default_factory=list)
     _offset: int = 0
 
@@ -56,8 +58,11 @@ class AuditLog:
             asked = request_of(event)
             if asked is not None:
                 self.requests.append(asked)
-                if event["responseStatus"]["code"] in SUCCESS and "dryRun=" not in event.get("requestURI", ""):
+                code = event["responseStatus"]["code"]
+                if code in SUCCESS and "dryRun=" not in event.get("requestURI", ""):
                     insort(self.writes, asked, key=attrgetter("done"))
+                elif code in SERVER_ERRORS:
+                    self.unsure.append(asked)
         return self.writes
 
 
@@ -78,7 +83,7 @@ def request_of(event: Mapping[str, Any]) -> Write | None:
         ready_replicas=status.get("readyReplicas"),
         ends=bool(status.get("completionTime")),
         node=(body.get("target") or {}).get("name", ""),
-        at_once="gracePeriodSeconds=0" in event.get("requestURI", ""),
+        at_once="gracePeriodSeconds=0" in event.get("requestURI", "") or body.get("gracePeriodSeconds") == 0,
     )
 
 

@@ -92,7 +92,8 @@ def run(
         came = churn.churn(place, plan, seconds=60 * minutes, rate=rate, progress=progress) if minutes else None
         with progress.step("what must hold at every moment, in the log of all writes"):
             place.quiet()
-            invariants.must_hold(place.audit.read(), gpus=GPUS_PER_NODE, most=plan.size)
+            writes, unsure = place.audit.read(), place.audit.unsure
+            invariants.must_hold(writes, unsure=unsure, gpus=GPUS_PER_NODE, most=plan.size)
         return figures, came
 
 

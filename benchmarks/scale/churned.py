@@ -128,7 +128,7 @@ def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> li
     for write in writes:
         job = write.name if write.what == CREATE_JOB else job_of(write.name)
         if job in wanted and (kind := _kind(write, job)):
-            answers = (told if kind is Kind.ENDED else created)[job]
+            answers = told[job] if kind is Kind.ENDED else [*created[job], *told[job]]  # who is over needs no successor
             # Whoever watches may know of a write before its writer does.
             end = next((answer.done for answer in answers if answer.received > write.received), None)
             seconds = (until if end is None else end) - write.done

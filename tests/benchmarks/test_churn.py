@@ -120,6 +120,12 @@ def test_what_does_not_hold_is_reported_with_its_pods_and_moment(writes, what, a
     assert (found.what, found.at, [pod.name for pod in found.pods]) == (what, at, pods)
 
 
+def test_a_deletion_that_the_server_gave_up_may_have_come_to_pass():
+    writes = [*RUNS, created(MASTER, 5), bound(MASTER, 6)]
+    assert len(violations(writes, gpus=1, most=2)) == 1
+    assert violations(writes, unsure=[told_to_go(MASTER, 4), created(OTHER, 7)], gpus=1, most=2) == []
+
+
 def test_the_error_names_the_pods_the_node_and_the_moments():
     writes = [*RUNS, created(OTHER, 3), bound(OTHER, 4)]
     told = r"00:00:04.* node n .*a-master-0 \(created 00:00:01.*on n since 00:00:02.*b-master-0 \(created 00:00:03"
@@ -140,6 +146,8 @@ def test_the_log_says_where_a_pod_is_bound_that_a_job_has_ended_and_that_a_delet
     }
     found = request_of(event)
     assert (found.what, found.node, found.at_once, found.ends) == (BIND, "k1", True, False)
+    by_body = request_of({**event, "requestURI": "/", "requestObject": {"gracePeriodSeconds": 0}})
+    assert (by_body.at_once, by_body.node) == (True, "")
     assert request_of({**event, "requestObject": {"status": {"completionTime": "2026-01-01T00:00:00Z"}}}).ends
 
 
@@ -164,6 +172,11 @@ def test_each_change_is_paired_with_its_answer():
         Change(Kind.ENDED, "a", 5.0, 0.5, answered=True),
     ]
     assert waits(LIFE, ["a"], until=9.0) == ([0.75], 0)
+
+
+def test_a_job_that_ends_before_its_lost_pod_has_a_successor_needs_none():
+    writes = [each for each in LIFE if each.done != 3.25]
+    assert Change(Kind.LOST, "a", 3.0, 2.5, answered=True) in changes(writes, ["a"], until=9.0)
 
 
 def test_what_is_never_answered_lasts_to_the_end():
