@@ -22,7 +22,7 @@ from benchmarks.react.latencies import POD_READY
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import churned, takeover
 from benchmarks.scale.churned import Churned
-from benchmarks.scale.fill import JOBS, PODS, REQUESTS_AT_ONCE, job_of, until_ready
+from benchmarks.scale.fill import JOBS, LOOK_SECONDS, PODS, REQUESTS_AT_ONCE, job_of, until_ready
 from benchmarks.scale.scenario import NAMESPACE, SPARE, Scenario
 from devcluster.progress import Progress
 from elastic_api.pod_names import pod_name
@@ -121,20 +121,18 @@ class Stream:
     _next: float = field(default_factory=time.time)
     _seen: int = 0
 
-    def play(self, *, until: float) -> None:
+    def play(self, *, until: float, arrive: bool = True) -> None:
         """Jobs arrive, and what is due happens."""
         while (now := self.place.now()) < until:
-            while self._next <= now:
+            while arrive and self._next <= now:
                 self._arrive()
             self._go_on(now)
 
     def drain(self) -> None:
-        """No more arrive: until all stories are told and the jobs are gone with their pods, or for long enough."""
+        """No more arrive: until all jobs are gone with their pods, or for long enough."""
         end = self.place.now() + DRAIN_SECONDS
-        while any(self.stories.values()) and self.place.now() < end:
-            self._go_on(self.place.now())
         while self._are_left() and self.place.now() < end:
-            time.sleep(1.0)
+            self.play(until=self.place.now() + LOOK_SECONDS, arrive=False)
 
     def _are_left(self) -> bool:
         names = (each["metadata"]["name"] for path in (JOBS, PODS) for each in self.place.items(path))
@@ -158,12 +156,14 @@ class Stream:
         while self._due and self._due[0][0] <= now:
             _, job = heapq.heappop(self._due)
             step, ready = self.stories[job].pop(0), self._ready[job]
-            if step is not Step.LOSE:
-                self._sent.append(self.pool.submit(self._end, list(ready), failed=step is Step.FAIL))
-            elif len(ready) > 1:
-                self._sent.append(self.pool.submit(self.place.delete_pod, NAMESPACE, ready.pop()))
-            if self.stories[job]:
+            if step is Step.LOSE:
+                if len(ready) > 1:
+                    self._sent.append(self.pool.submit(self.place.delete_pod, NAMESPACE, ready.pop()))
                 heapq.heappush(self._due, (now + LIFE_SECONDS, job))
+            else:
+                self._sent.append(self.pool.submit(self._end, list(ready), failed=step is Step.FAIL))
+                ready.clear()
+                self.stories[job].append(step)  # again, if the operator gives the job another try
         self.place.audit.read()
         requests = self.place.audit.requests
         for write in requests[self._seen :]:

@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
     ARRIVED = "a job arrives -> its first pod is created"
     LOST = "a pod is lost -> its successor is created"
-    ENDED = "a job's master has ended -> its status says so"
+    ENDED = "a job's master has ended -> its status says so, or a successor is created"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> li
     for write in writes:
         job = write.name if write.what == CREATE_JOB else job_of(write.name)
         if job in wanted and (kind := _kind(write, job)):
-            answers = told[job] if kind is Kind.ENDED else [*created[job], *told[job]]  # who is over needs no successor
-            # Whoever watches may know of a write before its writer does.
-            end = next((answer.done for answer in answers if answer.received > write.received), None)
+            # A job that is over needs no successor, and after a failure right after a change it is tried once more.
+            answers = created[job] if kind is Kind.ARRIVED else [*created[job], *told[job]]
+            end = min((answer.done for answer in answers if answer.received > write.received), default=None)
             seconds = (until if end is None else end) - write.done
             found.append(Change(kind, job, write.done, max(0.0, seconds), end is not None))
     return found

@@ -33,6 +33,7 @@ class Pod:
     ours: bool
     node: str = ""
     bound: float = 0.0
+    runs: bool = False
     ended: bool = False
     leaves: bool = False
 
@@ -100,6 +101,8 @@ class _World:
         elif write.what == DELETE_PODS:
             for each in list(self.pods.values()):
                 self._delete(each, at_once=write.at_once)
+        elif write.what == POD_STATUS and write.user == KUBELETS and pod:
+            pod.runs = bool(pod.node)
         elif write.what == POD_STATUS and write.user == CLIENT and pod:
             pod.ended = True
             self.on_node[pod.node].pop(pod.name, None)
@@ -137,8 +140,11 @@ class _World:
             self._breach(f"{len(held)} GPUs of node {node} taken, which has {self.gpus}", *held.values())
 
     def _delete(self, pod: Pod, *, at_once: bool) -> None:
-        """The API server keeps a pod that was told to go only while a kubelet has to end it."""
-        if pod.node and not (at_once or pod.ended):
+        """The API server keeps a pod that was told to go only while a kubelet has to end it.
+
+        One that has a node but does not run yet may be gone or not: it counts as gone.
+        """
+        if pod.runs and not (at_once or pod.ended):
             pod.leaves = True
             return
         del self.pods[pod.name]

@@ -47,7 +47,7 @@ def over(job, done):
     return write(JOB_STATUS, job, done, ends=True)
 
 
-RUNS = [created(MASTER, 1), bound(MASTER, 2)]
+RUNS = [created(MASTER, 1), bound(MASTER, 2), write(POD_STATUS, MASTER, 2.5, KUBELETS)]
 
 HOLD = {
     "a GPU is free when the kubelet says that its pod is gone": [
@@ -55,9 +55,10 @@ HOLD = {
     ],
     "or that it has ended": [*RUNS, ended(MASTER, 3), created(OTHER, 3.5), bound(OTHER, 4)],
     "or that it goes, in a request that is answered later": [
-        *RUNS, created(OTHER, 2.5), bound(OTHER, 4), gone(MASTER, 5, took=2),
+        *RUNS, created(OTHER, 2.7), bound(OTHER, 4), gone(MASTER, 5, took=2),
     ],
     "a pod without a node is gone at once": [created(MASTER, 1), told_to_go(MASTER, 2), created(MASTER, 3)],
+    "and one that does not run yet may be": [*RUNS[:2], told_to_go(MASTER, 3), created(MASTER, 4)],
     "and so is one that has ended": [*RUNS, ended(MASTER, 3), told_to_go(MASTER, 4), created(MASTER, 5)],
     "and one that is deleted without grace": [
         *RUNS, write(DELETE, MASTER, 3, CLIENT, at_once=True), created(MASTER, 4),
