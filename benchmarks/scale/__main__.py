@@ -61,7 +61,7 @@ def scale(
     if came:
         if page:
             renew(page, came.markdown(), begin=churned.RENEWED_BY)
-        print(came.markdown())
+        print(f"\n{came.markdown()}")
     print(report.line(figures, came.summary() if came else {}), flush=True)
 
 
