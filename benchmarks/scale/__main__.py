@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.live.errors import BenchError
 from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
-from benchmarks.scale import fill, plain, plot, report, single, takeover
+from benchmarks.scale import churn, churned, fill, invariants, plain, plot, report, single, takeover
+from benchmarks.scale.churned import Churned
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import NAMESPACE, Scenario
@@ -36,30 +38,63 @@ def scale(
     tries: Annotated[int, typer.Option(help="Tries of each single change.")] = 20,
     replicas: Annotated[int, typer.Option(help="Operators; one leads.", min=2)] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
+    minutes: Annotated[float, typer.Option("--churn", help="Then jobs come and go for so many minutes.", min=0)] = 0,
+    rate: Annotated[
+        float, typer.Option(help="Pods that come a second meanwhile; nothing else is measured then.", min=0)
+    ] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
 ) -> None:
     """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
+    if rate and not minutes:
+        raise BenchError(f"rate={rate:g}: write --churn MINUTES, too")
     progress = Progress()
     plan = Scenario(jobs=jobs, size=size, tries=tries)
-    figures = run(plan, name=name, replicas=replicas, keep=keep, progress=progress)
-    told = report.markdown(figures)
-    picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
-    picture.write_text(plot.svg_of(figures))
-    if page:
-        renew(page, told, begin=report.RENEWED_BY)
-    progress.say(f"as a picture: {picture}")
-    print(told)
-    print(report.line(figures), flush=True)
+    figures, came = run(plan, name=name, replicas=replicas, keep=keep, progress=progress, minutes=minutes, rate=rate)
+    if figures:
+        told = report.markdown(figures)
+        picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
+        picture.write_text(plot.svg_of(figures))
+        if page:
+            renew(page, told, begin=report.RENEWED_BY)
+        progress.say(f"as a picture: {picture}")
+        print(told)
+    if came:
+        if page:
+            renew(page, came.markdown(), begin=churned.RENEWED_BY)
+        print(f"\n{came.markdown()}")
+    print(report.line(figures, came.summary() if came else {}), flush=True)
 
 
-def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progress) -> Figures:
-    """Everything, in a cluster of that name; BenchError if it does not come about."""
+def run(
+    plan: Scenario,
+    *,
+    name: str,
+    replicas: int,
+    keep: bool,
+    progress: Progress,
+    minutes: float = 0.0,
+    rate: float = 0.0,
+) -> tuple[Figures | None, Churned | None]:
+    """Everything, in a cluster of that name; BenchError if it does not come about, or something does not hold.
+
+    Jobs come and go for so many minutes, if any. Nothing else is measured where a rate of pods a second is given.
+    """
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
     ) as place:
         place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
         place.create_namespace(NAMESPACE)
-        return measure(place, plan, replicas, progress)
+        figures = None if rate else measure(place, plan, replicas, progress)
+        if figures and minutes:
+            fill.clear(place)
+            churn.start_operators(place, replicas)
+            rate = churn.SHARE_OF_PLAIN * figures.crowd.pods / figures.same_objects.created_seconds
+        came = churn.churn(place, plan, seconds=60 * minutes, rate=rate, progress=progress) if minutes else None
+        with progress.step("what must hold at every moment, in the log of all writes"):
+            place.quiet()
+            writes, unsure = place.audit.read(), place.audit.unsure
+            invariants.must_hold(writes, unsure=unsure, gpus=GPUS_PER_NODE, most=plan.size)
+        return figures, came
 
 
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:

@@ -83,7 +83,7 @@ def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0)
             continue
         if write.what == CREATE_JOB and write.name in names:
             begun = min(begun, write.received)
-        elif write.what in {CREATE, POD_READY} and _job_of(write.name) in names:
+        elif write.what in {CREATE, POD_READY} and job_of(write.name) in names:
             begun = min(begun, write.received)
             if write.what == CREATE:
                 created.append(write.done)
@@ -92,7 +92,8 @@ def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0)
     return Curve([at - begun for at in created], sorted(at - begun for at in ready.values()))
 
 
-def _job_of(pod: str) -> str:
+def job_of(pod: str) -> str:
+    """The job of the pod of that name; empty where it can be no job's."""
     job = pod.rsplit("-", 2)[0]
     return job if parse_pod_name(job, pod) else ""
 

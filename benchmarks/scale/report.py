@@ -104,9 +104,9 @@ def _exponent(by_size: Mapping[int, float]) -> float:
     return linear_regression(list(map(math.log, by_size)), list(map(math.log, by_size.values()))).slope
 
 
-def line(figures: Figures) -> str:
+def line(figures: Figures | None, more: Mapping[str, object] | None = None) -> str:
     """One line of JSON. Only its ratios mean something on another machine."""
-    return json.dumps(figures.summary())
+    return json.dumps({**(figures.summary() if figures else {}), **(more or {})})
 
 
 def markdown(figures: Figures) -> str:
@@ -137,7 +137,7 @@ def _crowds(figures: Figures) -> str:
         *("status behind its pods (p99)", "operator's CPU per pod", "its memory", "pass that changes nothing"),
         "lost pod to successor (p50)",
     )
-    return _table(names, rows)
+    return table(names, rows)
 
 
 def _compared(figures: Figures) -> str:
@@ -158,7 +158,7 @@ def _compared(figures: Figures) -> str:
         for kind, curve in kinds.items()
     ]
     names = (f"{figures.main:,} jobs at once", "all created", "all ready", "created, of ours", "ready, of ours")
-    return _table(names, rows)
+    return table(names, rows)
 
 
 def _rest(figures: Figures) -> str:
@@ -175,10 +175,11 @@ def _rest(figures: Figures) -> str:
         ("stop of the leader, the same", f"{figures.stopped_s:.1f} s", "under 2 s"),
         ("exec of the only operator, the same", f"{figures.start_s:.1f} s", "under 3 s"),
     ]
-    return _table(("what", "figure", "goal"), rows)
+    return table(("what", "figure", "goal"), rows)
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Of Markdown."""
     lines = [" | ".join(each) for each in (names, *rows)]
     rule = "|".join("---" if number == 0 else "--:" for number in range(len(names)))
     return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])

@@ -91,7 +91,8 @@ class Actor:
         version = body.metadata.resource_version if job.asks else None
         why = "it was made for a question only" if job.asks else "ttlSecondsAfterFinished is over"
         log.info("job=%s deleted: %s", job.key, why)
-        await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version)
+        if await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
+            self.stores.jobs.observe_deleted(job.uid)
 
     def tell(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""
