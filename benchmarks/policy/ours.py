@@ -242,7 +242,7 @@ class Ours:
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"
-            share = allocation.share(name) if known.demand is not None else None
+            share = allocation.assignment(name) if known.demand is not None else None
             same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue

@@ -269,7 +269,7 @@ class Settings(ApiModel):
         return not priority_class.startswith("system-")
 
     @property
-    def pending_pods(self) -> Provisioning | None:
+    def node_provisioning(self) -> Provisioning | None:
         """How pods ask for nodes (49); None if they do not."""
         if self.provisioning == "None":
             return None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
-from elastic_operator.loop.asking import Question
+from elastic_operator.loop.dry_run import DryRun
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
@@ -68,7 +68,7 @@ class _Wish:
     """A question to be asked, its `order` within its namespace, and the givers that wait for the answer."""
 
     job: Job
-    question: Callable[[], Question | None]
+    question: Callable[[], DryRun | None]
     order: int
     until: float
     givers: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Trials:
 
     def __init__(
         self,
-        ask: Callable[[Question], Awaitable[None]],
+        ask: Callable[[DryRun], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
         again: Callable[[str], object],
@@ -121,7 +121,7 @@ class Trials:
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
-    def barred(self) -> tuple[frozenset[str], frozenset[str]]:
+    def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
         """The jobs (uids), and the namespaces whose jobs, that may not take, unless they were edited."""
         now = time.monotonic()
         barred = frozenset(uid for uid, until in self._barred.items() if now < until)
@@ -166,7 +166,7 @@ class Trials:
         return frozenset((*self._passed, *self._running))
 
     def have_passed(
-        self, job: Job, roles: Counter[str], question: Callable[[], Question | None], *, giver: str, order: int
+        self, job: Job, roles: Counter[str], question: Callable[[], DryRun | None], *, giver: str, order: int
     ) -> bool:
         """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
         comes.
@@ -248,7 +248,7 @@ class Trials:
         most = MOST_OF_NAMESPACE if silence is None else 1
         return not is_silent and here < most and len(self._running) < MOST_AT_ONCE
 
-    async def _try(self, question: Question) -> None:
+    async def _try(self, question: DryRun) -> None:
         job = question.job
         try:
             await self._ask(question)

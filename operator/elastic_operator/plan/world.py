@@ -109,7 +109,7 @@ class Reclaim(Protocol):
         ...
 
     @property
-    def only_told(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether what would be taken is to be worked out all the same."""
         ...
 

@@ -38,7 +38,7 @@ Amounts = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DryRun:
     """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
 
     `leaving` finds the pods of the namespace that are to go or are being deleted.
@@ -53,13 +53,13 @@ class Question:
     """Whether the job lacks its minimum without the pods for which others are to go."""
 
 
-class Asker:
+class DryRunner:
     """Asks by dry runs; creates nothing."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: DryRun) -> None:
         """Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = question.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
@@ -82,7 +82,7 @@ class Asker:
         return build_pod(job, spec, create, service_ip=address, settings=self._build)
 
     async def _ask_for_all(
-        self, question: Question, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+        self, question: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
         """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
         nothing.
@@ -114,7 +114,7 @@ def _has_room_for(more: int, error: ApiError) -> bool:
     return found is not None and int(found[1]) + more <= int(found[2])
 
 
-def _asked_in_all(question: Question) -> tuple[Amounts, Amounts, int]:
+def _asked_in_all(question: DryRun) -> tuple[Amounts, Amounts, int]:
     """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
     jobs = ((question.job, tuple(create.role for create in question.creates)), *question.besides)
