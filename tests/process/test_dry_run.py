@@ -65,8 +65,8 @@ def creates(count: int) -> tuple[CreatePod, ...]:
     return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, 1, (1, 8)) for i in range(count))
 
 
-async def ask(server: Server, question: DryRun) -> None:
-    await DryRunner(server, Services(), BuildSettings("", "")).ask(question)  # type: ignore[arg-type]
+async def ask(server: Server, dry_run: DryRun) -> None:
+    await DryRunner(server, Services(), BuildSettings("", "")).ask(dry_run)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():
@@ -91,23 +91,23 @@ async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
 
 @pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
 async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, ...], fits: bool):
-    question = DryRun(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
+    dry_run = DryRun(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
     if fits:
-        await ask(Server(8, 8), question)
+        await ask(Server(8, 8), dry_run)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(8, 8), question)
+        await ask(Server(8, 8), dry_run)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
 async def test_a_number_of_pods_counts_those_that_leave_as_well(limit: int, fits: bool):
-    question = DryRun(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
+    dry_run = DryRun(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
     server = Server(0, 100, pods=(3, limit))
     if fits:
-        await ask(server, question)
+        await ask(server, dry_run)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(server, question)
+        await ask(server, dry_run)
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), ApiError("busy", status=429)])

@@ -28,15 +28,15 @@ class Asked:
         self._answers: dict[str, asyncio.Future[None]] = {}
         self.trials = Trials(self._ask, lambda *_: None, again=self.decided_again.append)
 
-    async def _ask(self, question: DryRun) -> None:
-        self.names.append(question.job.uid)
-        self._answers[question.job.uid] = asyncio.get_running_loop().create_future()
-        await self._answers[question.job.uid]
+    async def _ask(self, dry_run: DryRun) -> None:
+        self.names.append(dry_run.job.uid)
+        self._answers[dry_run.job.uid] = asyncio.get_running_loop().create_future()
+        await self._answers[dry_run.job.uid]
 
     def wants(self, job: Job, *, order: int = 0) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        question = DryRun(job, ())
-        return self.trials.have_passed(job, Counter(), lambda: question, giver=f"giver of {job.uid}", order=order)
+        dry_run = DryRun(job, ())
+        return self.trials.have_passed(job, Counter(), lambda: dry_run, giver=f"giver of {job.uid}", order=order)
 
     async def want(self, jobs: Iterable[Job]) -> None:
         """All of these, and what is asked then."""

@@ -165,10 +165,11 @@ class Controller:
         snapshot, allocation = decisions.observed.snapshot, decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what is decided cannot be looked at as if it were carried out; it is done all the same"
+            text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.unsettled:
-            log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
+            uids = sorted(self.planner.unsettled)
+            log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
         if decisions.dry_run is not None:
             self._reports.would_reclaim(decisions.dry_run)
         self._breaker.note_waiting(allocation)

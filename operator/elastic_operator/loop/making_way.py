@@ -151,9 +151,9 @@ class MakingWay:
         if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(obs.job, roles, partial(self._question, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._dry_run, uid), giver=giver, order=order)
 
-    def _question(self, uid: str) -> DryRun | None:
+    def _dry_run(self, uid: str) -> DryRun | None:
         """The question about the job's pods as things are now, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:

@@ -165,7 +165,7 @@ class Reconciler:
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s cannot even be left aside in good order", job.key)
+            log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
         self._note(Planned(obs, assignment, time.monotonic() + wait, status))
 

@@ -74,7 +74,7 @@ class Ledger:
         """Pods of no job that ask for GPUs, by namespace."""
         self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._waiting_now: tuple[Pod, ...] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = Groups()
@@ -124,9 +124,9 @@ class Ledger:
 
     def pending(self) -> tuple[Pod, ...]:
         """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
-        if self._waiting_now is None:
-            self._waiting_now = tuple(self._waiting.values())
-        return self._waiting_now
+        if self._pending_now is None:
+            self._pending_now = tuple(self._waiting.values())
+        return self._pending_now
 
     def bound_to(self, uid: str) -> str:
         """The node of that pod; "" if it has none, or is gone."""
@@ -307,7 +307,7 @@ class Ledger:
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
-            self._waiting_now = None
+            self._pending_now = None
         if self._is_plain(entry):
             self._plain_now = None
 

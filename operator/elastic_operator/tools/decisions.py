@@ -66,7 +66,7 @@ class Decision:
 
     @property
     def message(self) -> str:
-        """The same as a sentence."""
+        """Why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:

@@ -223,10 +223,8 @@ def _wanted(need: _Need) -> str:
 
 
 def _more(need: _Need) -> str:
-    what = need.role if need.role == ROLE_MASTER else str(need.count)
-    return f"{'A' if need.role == ROLE_MASTER else what} {'master' if need.role == ROLE_MASTER else 'more'} need" + (
-        "s " if need.count == 1 else " "
-    )
+    who = "A master" if need.role == ROLE_MASTER else f"{need.count} more"
+    return f"{who} needs " if need.count == 1 else f"{who} need "
 
 
 def _amounts(need: _Need, names: list[str]) -> str:

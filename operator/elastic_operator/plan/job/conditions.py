@@ -58,7 +58,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         if status.finished and outcome and outcome.status == "True":
             return phase, outcome.message
     if job.needs_edit:
-        return Phase.INVALID_SPEC, _why_it_stands(obs)
+        return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
@@ -85,7 +85,7 @@ def _suspended_by(status: JobStatus) -> str:
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
-def _why_it_stands(obs: Observation) -> str:
+def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
     if not obs.live:
         return obs.job.needs_edit
@@ -223,7 +223,7 @@ def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     """Why the job is not bigger, or not running."""
     if obs.job.needs_edit:
-        return False, Phase.INVALID_SPEC, _why_it_stands(obs)
+        return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if obs.job.spec is not None and obs.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
     if held := why_held(obs.status):

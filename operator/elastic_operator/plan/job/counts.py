@@ -106,7 +106,7 @@ def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
 def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
     """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
 
-    That the status lists it as alive says that its number is used (`elastic.losses`).
+    That the status lists it as alive says that its number is used (`elastic_rules.losses`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

@@ -13,9 +13,9 @@ from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import after_the_end, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import take_report
-from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
+from elastic_operator.plan.job.wish import changed_wish, first_wish
 from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed, releases
 from elastic_worker.contract import ROLE_MASTER
 
@@ -38,7 +38,7 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     deletes = (*deletes_of(obs), *releases(obs, grant))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
     plan = make_plan(staying, grant, deletes, created, now)
-    return replace(plan, membership=changed_membership(staying, now))
+    return replace(plan, wish=changed_wish(staying, now))
 
 
 def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
@@ -60,7 +60,7 @@ def _creates(obs: Observation, grant: Grant, now: float) -> tuple[CreatePod, ...
     if not obs.live and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, grant, slots))
+    return creates(obs, slots, membership=first_wish(obs, grant, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:

@@ -177,7 +177,7 @@ def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
 
 
 def _is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether it is a master that the others wait for. They limit that time themselves (`elastic.absence`)."""
+    """Whether it is a master that the others wait for. They limit that time themselves (`elastic_rules.absence`)."""
     return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
