@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Set
 from elastic_api.status import ConditionType
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
-from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.record import Planned
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-MASTER, WORKER = ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 
 class _Pod(Protocol):
@@ -18,4 +16,4 @@ class _Pod(Protocol):
 
 def master_first(pod: _Pod) -> tuple[bool, int]:
     """A key to sort by: the master, then workers by index. Pods go in the reverse order."""
-    return pod.role != MASTER, pod.index
+    return pod.role != ROLE_MASTER, pod.index
