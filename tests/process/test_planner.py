@@ -27,7 +27,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.write_backoff import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.facts.snapshot import Brakes, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.logs import FailureLogs
@@ -181,7 +181,7 @@ class World:
             role=role,
             index=int(index),
             node=where or None,
-            requests={GPU: 1},
+            shape=PodShape({GPU: 1}, gpus=1),
         )
 
     def creation_ends(self, job: str, place: str) -> None:

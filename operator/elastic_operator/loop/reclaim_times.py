@@ -96,8 +96,7 @@ class ReclaimTimes:
         going = {pod for eviction in evictions for pod in eviction.pods}
         new = going - self._evicted
         members = [member for job in snapshot.jobs for member in job.members]
-        gpus = (member.requests.get(r, 0) for member in members if member.uid in new for r in snapshot.gpu_resources)
-        self._metrics.evicted_gpus.inc(sum(gpus))
+        self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
         self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
 
 

@@ -165,7 +165,7 @@ def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:
     for slot in share.create:
         shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports)
+        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
 
 
 def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:

@@ -138,9 +138,7 @@ class Allocation(Mapping[str, Grant]):
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        names = self._state.snapshot.gpu_resources
-        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
-        return sum(member.requests.get(name, 0) for member in gone for name in names)
+        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""

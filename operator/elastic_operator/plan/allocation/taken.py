@@ -8,7 +8,7 @@ from functools import partial
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Resources
+from elastic_operator.plan.facts.snapshot import Brakes, Member
 
 
 class Taken:
@@ -20,18 +20,10 @@ class Taken:
 
     Args:
         keeps: Whether that job keeps that pod now.
-        gpus_of: The GPUs among what a pod requests.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        brakes: Brakes,
-        *,
-        keeps: Callable[[JobEntry, Member], bool],
-        gpus_of: Callable[[Resources], int],
-    ) -> None:
-        self._journal, self._brakes, self._keeps, self._gpus_of = journal, brakes, keeps, gpus_of
+    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[JobEntry, Member], bool]) -> None:
+        self._journal, self._brakes, self._keeps = journal, brakes, keeps
         self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
         self.tally = Tally(brakes.gone)
         self.braked: dict[JobEntry, Braked] = {}
@@ -81,7 +73,7 @@ class Taken:
             is_there = owner.at.get(member.uid) == node and owner is not heir
             if is_there and lacking > 0 and not self._keeps(owner, member):
                 passed.append((owner, member))
-                lacking -= self._gpus_of(member.requests)
+                lacking -= member.gpus
             else:
                 rest.append((owner, member))
         self._journal.set(taker, "took", tuple(rest))

@@ -142,9 +142,5 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
     """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(_gpus(job, snapshot) for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None
-
-
-def _gpus(job: JobDemand, snapshot: Snapshot) -> int:
-    return sum(member.requests.get(name, 0) for member in job.members for name in snapshot.gpu_resources)

@@ -216,11 +216,10 @@ class Victims:
         return not entry.job.running_since or self._state.now >= entry.job.running_since + least
 
     def _of_member(self, entry: JobEntry, member: Member) -> Unit:
-        gpus = self._state.gpus_of(member.requests)
-        return Unit(Cost.SURPLUS, entry, (member,), (), gpus, gpus)
+        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
     def _of_all(self, cost: Cost, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
-        held = sum(self._state.gpus_of(member.requests) for member in entry.kept)
+        held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
