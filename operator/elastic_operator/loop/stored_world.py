@@ -125,6 +125,8 @@ class StoredWorld:
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+        if jobs or namespaces:
+            self.reader.outside.answered()
         self._barred_before, self._aside = barred, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
@@ -240,10 +242,6 @@ class StoredWorld:
     def is_trusted(self, job: Job) -> bool:
         """By what it made the operator raise so far."""
         return self._bulkhead.may_take(job.uid, job.generation)
-
-    def answered(self) -> None:
-        """The API server's answer about the pods of some job is another one than before."""
-        self.reader.outside.answered()
 
     # -- all else ------------------------------------------------------------------------------------------------------
 

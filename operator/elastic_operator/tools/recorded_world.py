@@ -69,9 +69,6 @@ class RecordedWorld:
         """By what it had made the operator raise."""
         return self._jobs[job.uid].is_trusted
 
-    def answered(self) -> None:
-        """Nobody is asked any more."""
-
     def nodes(
         self,
         members: AbstractSet[str],  # noqa: ARG002 - what they are without is recorded
