@@ -15,8 +15,7 @@ class Taken:
     """The pods of jobs that were taken for others.
 
     `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all: `tally`
-    counts those that go. `braked` are the entries that a brake kept from taking; `going_on` are the uids of takers for
-    which pods were deleted within the last minute.
+    counts those that go. `braked` are the entries that a brake kept from taking.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -27,7 +26,6 @@ class Taken:
         self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
         self.tally = Tally(brakes.gone)
         self.braked: dict[JobEntry, Braked] = {}
-        self.going_on = frozenset(taker.uid for taker in brakes.gone.values())
 
     def note(self, owner: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
         """Record that `taker` took these members of the owner."""
@@ -83,6 +81,10 @@ class Taken:
             self._journal.set(heir, "took", (*heir.took, (owner, member)))
             self._attribute(owner, member, heir)
         return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
+
+    def goes_on(self, taker: JobEntry) -> bool:
+        """Whether pods were deleted for it within the last minute."""
+        return taker_of(taker) in self.tally.going_on
 
     # -- brakes --------------------------------------------------------------------------------------------------------
 
