@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Grant, Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 
@@ -49,7 +50,7 @@ def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> s
     if spec is None or not spec.is_elastic:
         return ""
     staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
-    coming = [(f"{obs.job.name}-{slot.role}-{slot.index}", "") for slot in slots]
+    coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
     return _text(1, _content(spec, [*staying, *coming]))
 
 
