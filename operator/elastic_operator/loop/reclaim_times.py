@@ -101,10 +101,9 @@ class ReclaimTimes:
 
 
 def _lacks_minimum(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and len(job.members) < job.sizes[0] and _missing(job) > 0
+    return job.wants and job.lacks_minimum and _missing(job) > 0
 
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that it lacks for its minimum."""
-    minimum = job.master.gpus + job.worker.gpus * (job.sizes[0] - 1)
-    return minimum - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -156,9 +156,9 @@ def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:
         holds_place=share.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, share)))
-    starts, has_all = not job.members, len(after.members) >= min(job.sizes, default=0)
-    running_since = (now if starts else job.running_since) if after.members else 0.0
-    return replace(after, running_since=running_since, waiting_since=0.0 if has_all else job.waiting_since or now)
+    running_since = (job.running_since if job.members else now) if after.members else 0.0
+    waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
+    return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 
 def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:

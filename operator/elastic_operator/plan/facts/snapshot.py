@@ -173,6 +173,15 @@ class JobDemand:
         """The GPUs of its members."""
         return sum(member.gpus for member in self.members)
 
+    @property
+    def lacks_minimum(self) -> bool:
+        """Whether it has fewer pods than its smallest size."""
+        return len(self.members) < min(self.sizes, default=0)
+
+    def gpus_at(self, size: int) -> int:
+        """The GPUs of that size, master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
+
     def shape_of(self, role: str) -> PodShape:
         """What its pods of that role ask for."""
         return self.master if role == MASTER else self.worker

@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.allocate import Allocator, ends_of_protection
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
@@ -132,11 +132,8 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
         yield job.takes_from
         if job.waiting_since:
             yield job.waiting_since + starvation_seconds
-    elif team is not None and job.running_since:
-        if team.min_runtime_seconds:
-            yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds
+    else:
+        yield from ends_of_protection(job, team)
 
 
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
