@@ -29,12 +29,13 @@ class AllocationState:
     meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
     which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
     the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
-    without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
-    are the gangs served so far, with `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
+    without a node so far that got a place at others' cost. `serial` counts how often it was renewed: what was read from
+    it before holds no more. `serving` is the gang that is being served, `tried_gangs` are the gangs served so far, with
+    `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot, self.serial = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
@@ -51,6 +52,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
+        self.serial += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
