@@ -16,6 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.record import same_objects
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.gang_key import gang_of
 from elastic_operator.read.gang_places import GangPlaces
@@ -104,7 +105,7 @@ class PendingPods:
         self.renewable = self._renewable(now)
         ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
         found = tuple(held_back.get(uid, pending) for uid, pending in ours)
-        if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
+        if not same_objects(found, self._all):
             self._all = found
         return self._all
 
