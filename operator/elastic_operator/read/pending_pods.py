@@ -172,7 +172,7 @@ class PendingPods:
         if seen and seen.key == key and now < seen.until:
             return seen
         reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
-        pending, until = pending_pod_of(pod, reserved, around, self._settings, now)
+        pending, until = pending_pod_of(pod, gang, reserved, around, self._settings, now)
         if known is not None and known.pending == pending:
             pending = known.pending
         return _Known(pod, written, reserved, key, pending, until, gang, waits)
