@@ -48,7 +48,7 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock)
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs, Troubles()), Planner()
+        self.world, self.planner = StoredWorld(reader, logs.as_read, Troubles()), Planner()
         self._allocator = Foresight()
 
     def forget(self) -> None:

@@ -88,7 +88,7 @@ class World:
             "may_take": lambda job: job.name not in self.refused,
             "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs, self.troubles, **passed)
+        return StoredWorld(reader, logs.as_read, self.troubles, **passed)
 
     def look(self) -> Observed:
         return self.planner.observe(self.stored.look(self.now))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
@@ -32,14 +31,6 @@ FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
 
-class Logs(Protocol):
-    """Pods as they are once the logs of those that failed were read."""
-
-    def as_read(self, uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods; a failed one is shown as it was before, until its log was read."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A job as last read."""
@@ -52,6 +43,7 @@ class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
     Args:
+        as_read: The pods of a job (uid, namespace); a failed one is shown as it was before, until its log was read.
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
@@ -62,7 +54,7 @@ class StoredWorld:
     def __init__(
         self,
         reader: Reader,
-        logs: Logs,
+        as_read: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
@@ -71,7 +63,7 @@ class StoredWorld:
         barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
-        self.reader, self._logs, self._troubles = reader, logs, troubles
+        self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
         self._barred, self._news = barred, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
@@ -179,7 +171,7 @@ class StoredWorld:
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
         facts = self.reader.jobs.facts(
             body,
-            pods=own if as_they_are else self._logs.as_read(uid, meta.namespace, own),
+            pods=own if as_they_are else self._as_read(uid, meta.namespace, own),
             trouble=trouble,
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
