@@ -82,7 +82,7 @@ class World:
     def new_world(self) -> StoredWorld:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, bulkhead=bulkhead.Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
             "may_take": lambda job: job.name not in self.refused,

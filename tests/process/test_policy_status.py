@@ -15,6 +15,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
 from elastic_operator.upkeep import policy_status
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -69,7 +70,7 @@ async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     store: Store[objects.CustomObject] = Store()
     statuses = PolicyStatuses(session, store, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"]))
+        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], bulkhead=Bulkhead()))
         assert not task.done()
 
 

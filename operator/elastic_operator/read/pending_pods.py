@@ -69,13 +69,12 @@ class PendingPods:
         nodes: Store[objects.Node],
         clock: ServerClock,
         volumes: Volumes,
+        bulkhead: Bulkhead,
         barred: Callable[[str], Barred | None] = lambda _: None,
         makes_way: Callable[[str], bool] = lambda _: False,
-        bulkhead: Bulkhead | None = None,
     ) -> None:
-        self._ledger, self._settings, self._nodes = ledger, settings, nodes
+        self._ledger, self._settings, self._nodes, self._bulkhead = ledger, settings, nodes, bulkhead
         self._clock, self._volumes, self._barred, self._makes_way = clock, volumes, barred, makes_way
-        self._bulkhead = bulkhead or Bulkhead()
         self._known: dict[str, _Known] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()

@@ -27,10 +27,10 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead | None = None,
+        bulkhead: Bulkhead,
     ) -> None:
-        self._bulkhead = bulkhead or Bulkhead()
-        self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
+        self._policies, self._namespaces = policies, namespaces
+        self._flavors, self._bulkhead = frozenset(flavors), bulkhead
         self._seen: tuple[object, ...] = ()
         self._named: tuple[Namespace, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
