@@ -18,7 +18,7 @@ from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts
+from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
 from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
@@ -166,22 +166,22 @@ class StoredWorld:
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.pop(uid, None)
-        known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
+        known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs = self.reader.specs
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
-        facts = self.reader.jobs.facts(
-            body,
-            pods=own if as_they_are else self._as_read(uid, meta.namespace, own),
-            trouble=trouble,
+        heard = Heard(
+            trouble=self._troubles.message(uid),
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),
         )
+        pods = own if as_they_are else self._as_read(uid, meta.namespace, own)
+        facts = self.reader.jobs.facts(body, pods, heard)
         if known is None or not facts.equal(known.facts):
             known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
-        is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
+        is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
