@@ -243,7 +243,7 @@ class Process:
         snapshot = decisions.observed.snapshot
         self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+            self.statuses.pass_ended(decisions)
         if self.quotas is not None:
             self.quotas.pass_ended(decisions.policies, snapshot)
 
