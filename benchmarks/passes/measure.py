@@ -25,8 +25,8 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.process import GC_THRESHOLDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
@@ -70,7 +70,7 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            progress=Progress(now=clock.time, changed=self._wake),
+            poller=MasterPoller(now=clock.time, changed=self._wake),
             fresh=lambda: True,
             decided=self._decided,
         )

@@ -26,10 +26,10 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
-from elastic_operator.cluster.readers import Readers
+from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JobFeed
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -39,8 +39,8 @@ from elastic_operator.metrics.picture import Picture
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
@@ -265,7 +265,7 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
+            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
             planned=self.times.see_plan,
             decided=self._decided,
@@ -362,7 +362,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             health=process.health,
             picture=process.picture,
             unready=process.installation.elsewhere,
-            readers=Readers(asking) if settings.authorize_metrics else None,
+            metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
             yield process
 

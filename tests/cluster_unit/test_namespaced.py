@@ -7,7 +7,7 @@ from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import PODS, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JOBS, JobFeed
+from elastic_operator.job_feed import JOBS, JobFeed
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running

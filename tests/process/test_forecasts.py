@@ -33,7 +33,7 @@ class Life:
         self.heard: list[str] = []
         clock = SimpleNamespace(time=lambda: time.time())
         self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, again=self.heard.append)
-        self.forecasts.questions.begin = self._begin
+        self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
     def _begin(self, *_: object) -> Steps[Answer]:
@@ -157,4 +157,4 @@ def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_work
 
     life = lives(story)
     assert life.heard == ["red/0"]
-    assert life.forecasts.questions._metrics.what_ifs.labels("false")._value.get() == 1
+    assert life.forecasts.what_ifs._metrics.what_ifs.labels("false")._value.get() == 1

@@ -24,17 +24,17 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.troubles import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Brakes, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.overdue import OVERDUE_SECONDS
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
@@ -53,7 +53,7 @@ JOBS = ("first", "second")
 class Unbraked:
     """Everybody takes what it is entitled to."""
 
-    stopped, only_told = None, False
+    stopped, is_dry_run = None, False
 
     def brakes(self, _gpus: int) -> Brakes:
         return Brakes()
@@ -86,7 +86,7 @@ class World:
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
             "may_take": lambda job: job.name not in self.refused,
-            "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
         return StoredWorld(reader, logs.as_read, self.troubles, **passed)
 

@@ -21,8 +21,8 @@ from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
@@ -74,7 +74,7 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            progress=Progress(now=self.wire.clock.time, changed=lambda: None),
+            poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
             planned=self.times.see_plan,
         )

@@ -62,9 +62,7 @@ def pod_subject(pod: Pod) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was written, and how often it has come since. `reported` lags behind `count` while one
-    is queued.
-    """
+    """An event that was written, and how often it has come since. `written` lags behind `count` while one is queued."""
 
     subject: Subject
     event: Event

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 MOST = 20_000
 """After so many different parts it begins anew: what is in use stays in use, and is only not shared with later ones."""
+MOST_KINDS = 10_000
+"""The most different things that one memory of `interned` has."""
 _kept: dict[Hashable, Any] = {}
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 def intern_fields(struct: msgspec.Struct, *names: str) -> None:
@@ -29,3 +34,10 @@ def intern_fields(struct: msgspec.Struct, *names: str) -> None:
             msgspec.structs.force_setattr(struct, name, kept)
     if len(_kept) > MOST:
         _kept.clear()
+
+
+def interned(known: dict[K, V], key: K, thing: V) -> V:
+    """The first thing with that key. `known` remembers them, and starts over when there are too many."""
+    if len(known) > MOST_KINDS:
+        known.clear()
+    return known.setdefault(key, thing)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Actor:
     """Does what plans say. `written` is called for each status that was written, with the job as it was before.
 
-    `unkept` are the fields of jobs' statuses that the API server drops.
+    `dropped_fields` are the fields of jobs' statuses that the API server drops.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Actor:
         self.session, self.stores, self.events, self.build = session, stores, events, build
         self._creator, self._masters = Creator(session, stores, build), Masters(session, stores)
         self._statuses = JobStatuses(session, stores, written)
-        self.unkept = self._statuses.unkept
+        self.dropped_fields = self._statuses.dropped_fields
 
     async def carry_out(
         self,
@@ -66,7 +66,7 @@ class Actor:
             if not await self._statuses.write(job, plan.status, stored=written):
                 return
             self.tell(job, plan.events)
-        told = [self._masters.tell(job, plan.membership)] if plan.membership is not None else []
+        told = [self._masters.tell(job, plan.wish)] if plan.wish is not None else []
         await together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)

@@ -71,7 +71,7 @@ class Breaker:
         return None
 
     @property
-    def only_told(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether reclaim is only reported: DryRun."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 

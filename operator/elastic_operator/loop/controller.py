@@ -88,7 +88,7 @@ class Controller:
         try:
             while True:
                 self._awake.clear()
-                await self._look_ahead()
+                await self._read_ahead()
                 started = time.monotonic()
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
@@ -102,13 +102,13 @@ class Controller:
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
 
-    async def _look_ahead(self) -> None:
+    async def _read_ahead(self) -> None:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
         try:
             now = self._clock.time()
-            for _ in self.world.reader.pending_pods.look_ahead(now):
+            for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.observe_ahead(self.world.glance(now)):
+            for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
         except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
             return
@@ -165,15 +165,16 @@ class Controller:
         snapshot, allocation = decisions.observed.snapshot, decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what is decided cannot be looked at as if it were carried out; it is done all the same"
+            text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.unsettled:
-            log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
-        if decisions.dry is not None:
-            self._reports.would_go(decisions.dry)
+            uids = sorted(self.planner.unsettled)
+            log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
+        if decisions.dry_run is not None:
+            self._reports.would_reclaim(decisions.dry_run)
         self._breaker.note_waiting(allocation)
         self._reports.braked(allocation)
-        self._metrics.not_lasting.inc(len(allocation.left_out))
+        self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self.reconciler.wording.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)

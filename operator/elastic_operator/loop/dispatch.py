@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from elastic_api.pod_names import pod_name
@@ -24,11 +25,11 @@ from elastic_operator.cluster.errors import (
 )
 from elastic_operator.loop.act import Actor
 from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
 
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
-NEVER = float("inf")
 TELL_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
 
@@ -45,7 +45,7 @@ class Dispatcher:
     """The plans under way.
 
     Args:
-        unkept: The fields of statuses that the API server drops.
+        dropped_fields: The fields of statuses that the API server drops.
         fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
         failed: Called with a job's uid and an error of this process' own at which its plan failed.
@@ -61,7 +61,7 @@ class Dispatcher:
         ledger: Ledger,
         troubles: Troubles,
         metrics: Metrics,
-        unkept: Unkept,
+        dropped_fields: DroppedFields,
         fresh: Callable[[], bool],
         done: Callable[[str], None],
         failed: Callable[[str, Exception], object],
@@ -72,7 +72,7 @@ class Dispatcher:
         self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.status_times = StatusTimes(unkept)
+        self.status_times = StatusTimes(dropped_fields)
 
     def busy(self, uid: str) -> bool:
         """Whether a plan of that job is under way."""
@@ -84,8 +84,8 @@ class Dispatcher:
         return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.wait(uid, now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
-        """Seconds from `now` (monotonic) until anything can be started for the job; NEVER while a plan is under way."""
-        return NEVER if self.busy(uid) else self.troubles.wait(uid, now)
+        """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
+        return inf if self.busy(uid) else self.troubles.wait(uid, now)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
@@ -110,12 +110,12 @@ class Dispatcher:
         """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
         on.
 
-        Returns NEVER if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
+        Returns inf if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
         if it returns False, the plan is dropped.
         """
         uid = job.uid
         if uid in self._busy:
-            return NEVER
+            return inf
         quiet = self.status_times.quiet_for(body, plan)
         if quiet > 0 and not _acts(plan):
             return quiet
@@ -143,7 +143,7 @@ class Dispatcher:
             tries=tries,
         )
         self._run(job, work, plan.creates, sent, tells=tells)
-        return NEVER
+        return inf
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
@@ -151,12 +151,12 @@ class Dispatcher:
         If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
         """
         told = Plan(status=plan.status)
-        quiet = NEVER if plan.commit_first else self.status_times.quiet_for(body, told)
+        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, told)
         if quiet > 0:
             return quiet
         if self.status_times.may_be_alone(job.uid):
             self._run(job, self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set()))
-        return NEVER
+        return inf
 
     def _run(
         self,
@@ -258,5 +258,5 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 def _acts(plan: Plan) -> bool:
     """Whether it wants anything done beside the job's status."""
-    changes_pods = plan.deletes or plan.creates or plan.membership is not None
+    changes_pods = plan.deletes or plan.creates or plan.wish is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

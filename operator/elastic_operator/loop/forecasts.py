@@ -17,8 +17,8 @@ from typing import Generic, TypeVar
 from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop.line import Line
-from elastic_operator.loop.questions import Questions
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.what_ifs import WhatIfs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
@@ -52,7 +52,7 @@ class Forecasts:
         """When (monotonic) the rest after the last decision is over."""
         self._spent = 0.0
         """Seconds of all decisions, with the rests after them."""
-        self.questions = Questions(world, metrics=metrics)
+        self.what_ifs = WhatIfs(world, metrics=metrics)
         self.line = Line(metrics=metrics)
 
     # -- called in passes ----------------------------------------------------------------------------------------------
@@ -71,18 +71,18 @@ class Forecasts:
     def told(self, obs: Observation, status: JobStatus) -> JobStatus:
         """The job's status with its place in line, or with its answer if it asks."""
         if not asks(obs):
-            self.questions.forget(obs.job.uid)
+            self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.line.place(obs.job.uid, written=status.queue))
-        known = self.questions.answer(obs)
+        known = self.what_ifs.answer(obs)
         if known is None:
-            if self.questions.ask(obs):
+            if self.what_ifs.ask(obs):
                 self._news.set()
             return status
         return with_answer(status, known.place, known.forecast)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        self.questions.keep_only(present)
+        self.what_ifs.keep_only(present)
         self.line.keep_only(present)
 
     def started(self, uid: str) -> None:
@@ -111,26 +111,26 @@ class Forecasts:
 
     async def _answer_next(self) -> None:
         """One question, if any may be answered now. Its namespace pays for the time that this takes."""
-        if self._decisions is None or (uid := self.questions.next()) is None:
+        if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
         obs, before = self._decisions.observed.obs.get(uid), self._spent
         if obs is not None and asks(obs):
             await self._answer(obs, self._decisions)
-            self.questions.charge(obs.job.namespace, self._spent - before)
+            self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: Decisions) -> None:
         """Whatever goes wrong is this job's, and it is not answered again before it is edited."""
         now = self._clock.time()
         try:
-            if obs.job.stands:
-                found = no_answer(Phase.INVALID_SPEC, obs.job.stands)
+            if obs.job.needs_edit:
+                found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
             else:
-                found = await self._result_of(self.questions.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
-            self.questions.end(obs, found, now)
+                found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
+            self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
             log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
-            self.questions.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
+            self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
         self._again(obs.job.uid)
 
     async def _look_at_the_line(self, decisions: Decisions) -> None:
@@ -166,7 +166,7 @@ class Forecasts:
 
     async def _until_due(self) -> None:
         """Wait for news, or for the next thing that is due without any; nothing is, while nothing is decided."""
-        due = min(self.questions.next_at(), self.line.next_at()) if self._decisions is not None else inf
+        due = min(self.what_ifs.next_at(), self.line.next_at()) if self._decisions is not None else inf
         wait = due - time.monotonic()
         try:
             async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):

@@ -12,7 +12,7 @@ from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 
 Written = Callable[[Job, JobStatus], None]
 """Called for each status that was written, with the job as it was before."""
@@ -23,11 +23,11 @@ def nobody(_job: Job, _status: JobStatus) -> None:
 
 
 class JobStatuses:
-    """Writes them. `unkept` are the fields that the API server drops."""
+    """Writes them. `dropped_fields` are the fields that the API server drops."""
 
     def __init__(self, session: Session, stores: Stores, written: Written) -> None:
         self._session, self._stores, self._written = session, stores, written
-        self.unkept = Unkept(PLURAL)
+        self.dropped_fields = DroppedFields(PLURAL)
 
     async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
         """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
@@ -54,7 +54,7 @@ class JobStatuses:
             await self._refresh(job)
             raise
         if answer is not None:
-            self.unkept.learn(new, answer.get("status", {}))
+            self.dropped_fields.learn(new, answer.get("status", {}))
             self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))
             self._written(job, status)
         return True

@@ -120,8 +120,8 @@ class Line:
     def _drop_places(self, decisions: Decisions) -> None:
         """Those who wait no more lose their places; those who were suspended, say, have no start to compare either."""
         self._has_looked = True
-        share = decisions.allocation.share
-        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or share(job.uid).replicas}
+        assignment = decisions.allocation.assignment
+        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or assignment(job.uid).replicas}
         for uid in [uid for uid in self._known if uid not in self._places]:
             if uid in served:
                 self._known[uid].place = None

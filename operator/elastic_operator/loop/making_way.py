@@ -20,8 +20,8 @@ from functools import partial
 from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.asking import Question
 from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.dry_run import DryRun
 from elastic_operator.loop.nominator import Nominator
 from elastic_operator.loop.trials import Trials
 from elastic_operator.plan.allocation.result import Allocation
@@ -62,9 +62,9 @@ class Held:
         is_of_this_spec = told.observed_generation == obs.job.generation
         return replace(now, limit=Limit(told.reason), message=told.message) if is_of_this_spec else now
 
-    def share(self, share: Assignment) -> Assignment:
+    def assignment(self, assignment: Assignment) -> Assignment:
         """The assignment for now, of a job that gets nothing new."""
-        return share._replace(release=tuple(uid for uid in share.release if uid not in self.pods))
+        return assignment._replace(release=tuple(uid for uid in assignment.release if uid not in self.pods))
 
 
 class MakingWay:
@@ -93,7 +93,7 @@ class MakingWay:
     def held(self, uid: str) -> Held:
         """Which pods of that job stay for now, since it is not known that their takers can use the room."""
         allocation = self._decided
-        released = allocation.share(uid).release if uid in allocation else ()
+        released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
             return Held(frozenset(released))
         waiting = self._waiting(uid) if released and self._fresh else frozenset()
@@ -151,28 +151,28 @@ class MakingWay:
         if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(obs.job, roles, partial(self._question, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._dry_run, uid), giver=giver, order=order)
 
-    def _question(self, uid: str) -> Question | None:
+    def _dry_run(self, uid: str) -> DryRun | None:
         """The question about the job's pods as things are now, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
-        job, share = obs.job, self._decided.share(uid)
-        ready = sum(slot.ready for slot in share.create)
+        job, assignment = obs.job, self._decided.assignment(uid)
+        ready = sum(slot.ready for slot in assignment.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
         besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
-        return Question(
+        return DryRun(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._decided.going),
-            needed=len(share.keep) + ready < obs.job.spec.min_replicas,
+            needed=len(assignment.keep) + ready < obs.job.spec.min_replicas,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
         """The pods that the job is to get, as if their room were free."""
-        obs, slots = self._seen.get(uid), self._decided.share(uid).create if uid in self._decided else ()
+        obs, slots = self._seen.get(uid), self._decided.assignment(uid).create if uid in self._decided else ()
         return creates(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:

@@ -231,7 +231,7 @@ class Nominator:
         return False
 
     async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
-        """The same for a pod that has changed, as it is now; False if it is gone or has a node.
+        """Write the reservation into the pod as it is now, after a change; False if the pod is gone or has a node.
 
         kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
         rest of the gang, and other jobs grow into the room that it was to get (158).

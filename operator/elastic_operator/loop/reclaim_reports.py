@@ -47,7 +47,7 @@ class ReclaimReports:
             if subject is not None and one.waits_for_a_person:
                 self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
-    def would_go(self, allocation: Allocation) -> None:
+    def would_reclaim(self, allocation: Allocation) -> None:
         """Report what would be taken, once for each pod that would go."""
         evictions = allocation.evictions
         told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)

@@ -81,7 +81,7 @@ class ReclaimTimes:
                 continue
             growing.add(job.uid)
             if job.uid not in self._growing:
-                slots = (slot for slot in allocation.share(job.uid).create if not slot.ready)
+                slots = (slot for slot in allocation.assignment(job.uid).create if not slot.ready)
                 self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
         self._growing = frozenset(growing)
 

@@ -11,7 +11,7 @@ from typing import Any
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
 from elastic_operator.plan.facts.decisions import Plan
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.touched import drop_absent
 
 MESSAGE_SECONDS = 5.0
@@ -50,10 +50,10 @@ class _Times:
 
 
 class StatusTimes:
-    """By the uids of jobs. `unkept` are the fields of statuses that the API server drops."""
+    """By the uids of jobs. `dropped_fields` are the fields of statuses that the API server drops."""
 
-    def __init__(self, unkept: Unkept) -> None:
-        self._unkept = unkept
+    def __init__(self, dropped_fields: DroppedFields) -> None:
+        self._dropped_fields = dropped_fields
         self._known: dict[str, _Times] = {}
 
     def keep_only(self, present: Set[str]) -> None:
@@ -67,8 +67,8 @@ class StatusTimes:
         status is not written more often than every few seconds (24).
         """
         known, now = self._of(body.metadata.uid), time.monotonic()
-        wanted = self._unkept.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
-        stored = self._unkept.without(body.status.unpack())
+        wanted = self._dropped_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self._dropped_fields.without(body.status.unpack())
         if wanted == stored:
             known.behind_since = None
             return inf

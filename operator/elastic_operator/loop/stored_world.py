@@ -10,7 +10,7 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.troubles import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
@@ -25,8 +25,6 @@ from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Barred = tuple[AbstractSet[str], AbstractSet[str]]
-"""Jobs (uids), and namespaces whose jobs, for which no pods of others may go now."""
 FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
@@ -47,7 +45,7 @@ class StoredWorld:
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
-        barred: The jobs (uids), and the namespaces, for which `may_take` answers no.
+        may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
     """
 
@@ -60,21 +58,21 @@ class StoredWorld:
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_take: Callable[[Job], bool] = lambda _: True,
-        barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
         self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
-        self._barred, self._news = barred, news
+        self._may_not_take, self._news = may_not_take, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
         self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
         """Jobs that are set aside, or deleted and still there, and what that was read from."""
-        self._barred_before: Barred = frozenset(), frozenset()
+        self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the bulkhead barred at the last look."""
+        """What the bulkhead did not trust at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -111,15 +109,15 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._barred(), self._bulkhead.barred()
-        jobs, namespaces = (before ^ now for before, now in zip(self._barred_before, barred, strict=True))
+        may_not_take, aside = self._may_not_take(), self._bulkhead.distrusted()
+        jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
         self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.outside.answered()
-        self._barred_before, self._aside = barred, aside
+        self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:

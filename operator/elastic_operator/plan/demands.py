@@ -57,7 +57,7 @@ def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...])
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+    return as_it_is(demand) if obs.job.needs_edit or obs.status.held_until else demand
 
 
 def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:

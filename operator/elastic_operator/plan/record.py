@@ -30,7 +30,7 @@ class Planned:
     """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
 
     obs: Observation
-    share: Assignment | None
+    assignment: Assignment | None
     due: float
     status: JobStatus
 

@@ -92,7 +92,7 @@ class World(Protocol):
         ...
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
-        """The same for a foreign pod at which the allocation raised."""
+        """The foreign pod made the allocation raise: no place is sought for it until it is tried again."""
         ...
 
 
@@ -105,7 +105,7 @@ class Reclaim(Protocol):
         ...
 
     @property
-    def only_told(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether what would be taken is to be worked out all the same."""
         ...
 

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.specs import Specs, class_named_by
@@ -48,7 +48,7 @@ class Facts(NamedTuple):
 
 
 class Jobs:
-    """The jobs of the stores. `unkept` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""
 
     def __init__(
         self,
@@ -58,9 +58,10 @@ class Jobs:
         specs: Specs,
         surroundings: Surroundings,
         sightings: Sightings,
-        unkept: Unkept,
+        dropped_fields: DroppedFields,
     ) -> None:
-        self._ledger, self._settings, self._sightings, self._unkept = ledger, settings, sightings, unkept
+        self._ledger, self._settings, self._sightings = ledger, settings, sightings
+        self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
     def facts(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> Facts:
@@ -90,14 +91,14 @@ class Jobs:
             pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
-            provisioning=self._settings.pending_pods,
+            provisioning=self._settings.node_provisioning,
             disruption=around.nodes.disruption,
             shut_out=dict(around.nodes.shut_out),
             uncounted=around.uncounted,
             left_out=around.left_out,
             grace_ceiling=around.grace_ceiling,
             start_seconds=self._settings.start_timeout_seconds,
-            unkept=self._unkept.fields,
+            unkept=self._dropped_fields.fields,
             quiet=around.quiet,
             what_if=meta.annotations.what_if,
             **facts.heard._asdict(),

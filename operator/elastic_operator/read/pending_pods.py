@@ -84,7 +84,7 @@ class PendingPods:
 
     def look(self, now: float) -> tuple[PendingPod, ...]:
         """All pending pods at `now` (epoch seconds); the same object while nothing of them changes."""
-        waiting = self._ledger.waiting()
+        waiting = self._ledger.pending()
         if not waiting and not self._known:
             return self._all
         known, self._known = self._known, {}
@@ -141,9 +141,9 @@ class PendingPods:
         self.again_at = min(self.again_at, self._gangs.again_at)
         return rest_first
 
-    def look_ahead(self, now: float) -> Iterator[None]:
+    def read_ahead(self, now: float) -> Iterator[None]:
         """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
-        changed = [pod for pod in self._ledger.waiting() if not self._knows(pod)]
+        changed = [pod for pod in self._ledger.pending() if not self._knows(pod)]
         for pod in changed if len(changed) > FEW_PODS else ():
             if (one := self._guarded(pod, self._known.get(pod.metadata.uid), now)) is not None:
                 self._known[pod.metadata.uid] = one

@@ -8,7 +8,7 @@ from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
@@ -38,7 +38,7 @@ class Reader:
         *,
         clock: ServerClock,
         bulkhead: Bulkhead,
-        unkept: Unkept | None = None,
+        dropped_fields: DroppedFields | None = None,
         barred: Callable[[str], Barred | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
@@ -65,7 +65,7 @@ class Reader:
             specs=self.specs,
             surroundings=self.surroundings,
             sightings=self.sightings,
-            unkept=unkept or Unkept(PLURAL),
+            dropped_fields=dropped_fields or DroppedFields(PLURAL),
         )
         self.pending_pods = PendingPods(
             ledger,

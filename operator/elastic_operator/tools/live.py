@@ -12,7 +12,7 @@ from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
 from elastic_operator.read.bulkhead import Bulkhead

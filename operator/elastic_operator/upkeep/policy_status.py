@@ -21,7 +21,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.report import Overview, Subject
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.upkeep.timing import Upkeep
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class PolicyStatuses:
         self._revision = -1
         self._upkeep = Upkeep("the statuses of policies")
         self._found: dict[str, PolicyStatus] = {}
-        self._unkept = Unkept(PLURAL)
+        self._dropped_fields = DroppedFields(PLURAL)
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
         """The policies with their numbers, as of the last look."""
@@ -90,7 +90,7 @@ class PolicyStatuses:
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
         self._found = found
         self._upkeep.keep_only(self._generations)
-        kept = self._unkept.without
+        kept = self._dropped_fields.without
         return [write for write in due if kept(write.status) != kept(write.body.status.unpack())]
 
     async def _write(self, write: _Write) -> None:
@@ -106,7 +106,7 @@ class PolicyStatuses:
                 log.warning("policy=%s its status cannot be written: %s", meta.name, message)
         else:
             self._upkeep.succeeded(meta.uid)
-            self._unkept.learn(write.status, answer.get("status", {}))
+            self._dropped_fields.learn(write.status, answer.get("status", {}))
             self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 

@@ -241,4 +241,4 @@ def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_st
 
 def test_the_settings_say_whether_and_how_long_nodes_are_asked_for():
     asked = Settings.model_validate({"provisioning": "PendingPods", "provisioningDelaySeconds": 5})
-    assert (Settings().pending_pods, asked.pending_pods) == (None, Provisioning(5, 900))
+    assert (Settings().node_provisioning, asked.node_provisioning) == (None, Provisioning(5, 900))

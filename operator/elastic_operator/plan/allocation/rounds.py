@@ -43,7 +43,7 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.touched:
-        if entry.reserves:
+        if entry.saves_up:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 

@@ -18,8 +18,8 @@ from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.taken import Taken
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member, Snapshot
+from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
@@ -180,7 +180,7 @@ class AllocationState:
         node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
         if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
             return
-        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
+        self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
 
     def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
@@ -206,10 +206,10 @@ class AllocationState:
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
+    def set_saves_up(self, entry: JobEntry, saves_up: bool) -> None:
         """Note whether its seats are only held for it (37)."""
-        if entry.reserves is not reserves:
-            self.journal.set(entry, "reserves", reserves)
+        if entry.saves_up is not saves_up:
+            self.journal.set(entry, "saves_up", saves_up)
 
     def ask_for_nodes(self, entry: JobEntry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
@@ -261,16 +261,16 @@ class AllocationState:
         self.displaced.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
-            self.stand(entry, seat)
+            self.unseat(entry, seat)
         self.release_all(entry)
 
     def shrink(self, entry: JobEntry, size: int) -> None:
         """Release workers, the highest indices first, until the job has that size."""
         for seat in entry.seats[::-1]:
-            if entry.size > size and seat.role != MASTER:
-                self.stand(entry, seat)
+            if entry.size > size and seat.role != ROLE_MASTER:
+                self.unseat(entry, seat)
         for member in entry.kept[::-1]:
-            if entry.size <= size or member.role == MASTER:
+            if entry.size <= size or member.role == ROLE_MASTER:
                 return
             self.release(entry, member)
 
@@ -297,7 +297,7 @@ class AllocationState:
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
                 self.restore(entry, member)
-            elif member.role == MASTER:
+            elif member.role == ROLE_MASTER:
                 return
 
     def released(self, entry: JobEntry) -> Iterator[Member]:
@@ -307,11 +307,11 @@ class AllocationState:
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
-    def sit(self, entry: JobEntry, seat: Seat) -> None:
+    def seat(self, entry: JobEntry, seat: Seat) -> None:
         """Give the job a seat, whose room is held from here on."""
         self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
-    def stand(self, entry: JobEntry, seat: Seat) -> None:
+    def unseat(self, entry: JobEntry, seat: Seat) -> None:
         """Take a seat away again."""
         after = list(entry.seats)
         after.remove(seat)

@@ -154,7 +154,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Wish:
     """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
 
     name: str
@@ -166,7 +166,7 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `membership` is written to the master of an Elastic job together with the deletes.
+    The `wish` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
@@ -180,7 +180,7 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
-    membership: Membership | None = None
+    wish: Wish | None = None
     wake_at: float | None = None
 
 

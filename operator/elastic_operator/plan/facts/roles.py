@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-MASTER, WORKER = ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 
 class _Pod(Protocol):
@@ -22,7 +20,7 @@ P = TypeVar("P", bound=_Pod)
 
 def master_first(pod: _Pod) -> tuple[bool, int]:
     """A key to sort by: the master, then workers by index."""
-    return pod.role != MASTER, pod.index
+    return pod.role != ROLE_MASTER, pod.index
 
 
 def leaving_order(pods: Iterable[P]) -> list[P]:

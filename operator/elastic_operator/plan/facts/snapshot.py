@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.growth_cost import worth_it_after
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+from elastic_worker.contract import ROLE_MASTER
 
 Resources = Mapping[str, int]
 HostPort = tuple[str, str, int]
@@ -184,7 +184,7 @@ class JobDemand:
 
     def shape_of(self, role: str) -> PodShape:
         """What its pods of that role ask for."""
-        return self.master if role == MASTER else self.worker
+        return self.master if role == ROLE_MASTER else self.worker
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""

@@ -15,9 +15,9 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.forecast.positions import positions, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
-from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.stability import SteadyAllocator
 
 WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
 
@@ -61,7 +61,7 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
     """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
     asked = with_job(snapshot, job)
     yield
-    allocation = Foresight().allocate(asked)
+    allocation = SteadyAllocator().allocate(asked)
     found = answer(job, allocation)
     if found.fits:
         return found

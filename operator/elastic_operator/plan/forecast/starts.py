@@ -19,7 +19,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
-from elastic_operator.plan.foresight import carried_out
+from elastic_operator.plan.stability import carried_out
 
 MOST_STEPS = 50
 """So often everything is decided again for one forecast. What starts later has no estimate."""
@@ -56,7 +56,7 @@ def start_times(
 
     `allocation` was made from the snapshot, and is read before the first step only.
     """
-    sizes = {uid: allocation.share(uid).replicas for uid in ends if uid in allocation}
+    sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
     left, found = set(waiting), dict[str, float]()
     began = braked_at = snapshot.now
@@ -85,13 +85,13 @@ def start_times(
 
 
 def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.share(job.uid).replicas >= job.sizes[0]
+    return allocation.assignment(job.uid).replicas >= job.sizes[0]
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
     """The runs at their new sizes. When a job ends that had to start anew, nobody knows."""
     for uid, run in runs.items():
-        size = allocation.share(uid).replicas
+        size = allocation.assignment(uid).replicas
         if size == run.size:
             yield uid, run
         elif size:

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
-from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
@@ -107,7 +107,7 @@ def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
 def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
     """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
 
-    That the status lists it as alive says that its number is used (`elastic.losses`).
+    That the status lists it as alive says that its number is used (`elastic_rules.losses`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
-from elastic_operator.plan.facts.roles import MASTER, leaving_order
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.resize import why_smaller
 from elastic_operator.plan.job.waiting import seen_by
+from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
@@ -31,7 +32,7 @@ def make_plan(
         deletes=deletes,
         creates=creates,
         events=obs.events,
-        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == MASTER and p.pod_ip), Route()),
+        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == ROLE_MASTER and p.pod_ip), Route()),
         wake_at=min(wakes, default=None),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.decisions import Grant, Membership, Slot
+from elastic_operator.plan.facts.decisions import Grant, Slot, Wish
 from elastic_operator.plan.job.observation import Observation, master_of
 
 _MOST_WISHES = 2**53
@@ -23,11 +23,8 @@ MOST_NAMED = 1000
 person who reads them.
 """
 
-Member = tuple[str, str]
-"""Name and uid; "" for the uid of a pod that is not there yet."""
 
-
-def changed_membership(obs: Observation, now: float) -> Membership | None:
+def changed_wish(obs: Observation, now: float) -> Wish | None:
     """The new list for the master, if it has changed; `obs.live` are the pods that stay.
 
     If the number cannot be read any more, the time in seconds replaces it, which is higher.
@@ -41,10 +38,10 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
     if told == wanted:
         return None
     wish = number + 1 if isinstance(number, int) and 0 < number < _MOST_WISHES else int(now)
-    return Membership(master.name, master.uid, _text(wish, wanted))
+    return Wish(master.name, master.uid, _text(wish, wanted))
 
 
-def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
+def first_wish(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
     """The list that a master is created with: the pods that are there, and those that are created with it."""
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
@@ -54,8 +51,8 @@ def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> s
     return _text(1, _content(spec, [*staying, *coming]))
 
 
-def _content(spec: JobSpec, members: Iterable[Member]) -> dict[str, Any]:
-    """The annotation without its number."""
+def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
     told = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
         "members": told if len(told) <= MOST_NAMED else [{"uid": one["uid"]} for one in told],

@@ -1,4 +1,4 @@
-"""Readers of metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics (97).
+"""Who may read the metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics (97).
 
 As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
 read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:
@@ -47,7 +47,7 @@ UNKNOWN_TOKEN = Verdict(401, "the API server does not know this token, or it has
 NO_ANSWER = Verdict(503, "the API server does not say whether you may read metrics")
 
 
-class Readers:
+class MetricsAccess:
     """Asks over `session`, which needs no lease, since reviews change nothing. Its account may create both kinds."""
 
     def __init__(self, session: Session) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import Place, last_place
 from tests.build.groups import says
 
 FIRST, SECOND = says(1, 3), says(0, 2, port=40_001)

@@ -12,11 +12,11 @@ from elastic_api.template import nproc_of
 from elastic_api.times import span
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.launcher_report import GroupChange, Report
-from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, lasts, seconds
 from elastic_operator.plan.job.losses import MASTER_LOST
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
+from elastic_worker.contract import ROLE_WORKER
 
 MEASURED_SECONDS = 30.0
 """The first step after a change shows how long the pause was. It is waited for no longer than this."""
@@ -118,7 +118,7 @@ def first_ranks(obs: Observation) -> dict[str, int]:
     rank = 0
     for name in report.members:
         ranks[name] = rank
-        rank += nproc_of(spec, role_of.get(name, WORKER))
+        rank += nproc_of(spec, role_of.get(name, ROLE_WORKER))
     return ranks
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from elastic_operator.cluster import readers
-from elastic_operator.cluster.readers import LET_IN, NO_ANSWER, NO_TOKEN, UNKNOWN_TOKEN, Readers
+from elastic_operator.cluster import metrics_access
+from elastic_operator.cluster.metrics_access import LET_IN, NO_ANSWER, NO_TOKEN, UNKNOWN_TOKEN, MetricsAccess
 from tests.cluster_unit.fake_api import hang, json
 
 PROMETHEUS = {
@@ -48,7 +48,7 @@ def reviews(api):
 
 @pytest.fixture
 def gate(session, reviews):  # noqa: ARG001 - the API answers reviews
-    return Readers(session)
+    return MetricsAccess(session)
 
 
 @pytest.mark.parametrize("header", ["", "good", "Bearer", "Bearer ", "Basic good", "Bearergood"])
@@ -78,7 +78,7 @@ async def test_who_may_not_is_told_who_they_are(gate):
 async def test_an_answer_is_good_for_a_minute_and_no_longer(gate, reviews):
     assert await gate.verdict("Bearer good") == LET_IN
     reviews.may.clear()
-    await asyncio.sleep(readers.ALLOWED_SECONDS - 1)
+    await asyncio.sleep(metrics_access.ALLOWED_SECONDS - 1)
     assert await gate.verdict("Bearer good") == LET_IN
     assert len(reviews.asked) == 2
     await asyncio.sleep(1)
@@ -88,7 +88,7 @@ async def test_an_answer_is_good_for_a_minute_and_no_longer(gate, reviews):
 async def test_who_was_refused_is_looked_at_again_soon(gate, reviews):
     assert (await gate.verdict("Bearer other")).status == 403
     reviews.may.add("system:serviceaccount:team-a:default")
-    await asyncio.sleep(readers.REFUSED_SECONDS - 1)
+    await asyncio.sleep(metrics_access.REFUSED_SECONDS - 1)
     assert (await gate.verdict("Bearer other")).status == 403
     assert len(reviews.asked) == 2
     await asyncio.sleep(1)
@@ -100,7 +100,7 @@ async def test_where_the_api_server_gives_no_answer_only_who_was_let_in_lately_i
     assert await gate.verdict("Bearer good") == LET_IN
     assert await gate.verdict("Bearer bad") == UNKNOWN_TOKEN
     api.always["POST"] = fault
-    await asyncio.sleep(readers.OUTAGE_SECONDS - 20)
+    await asyncio.sleep(metrics_access.OUTAGE_SECONDS - 20)
     assert await gate.verdict("Bearer good") == LET_IN
     assert await gate.verdict("Bearer bad") == NO_ANSWER
     assert await gate.verdict("Bearer other") == NO_ANSWER
@@ -114,11 +114,11 @@ async def test_whoever_sends_many_tokens_is_asked_about_a_few_at_a_time_and_hold
     api, gate, reviews
 ):
     assert await gate.verdict("Bearer good") == LET_IN
-    await asyncio.sleep(readers.ALLOWED_SECONDS)
+    await asyncio.sleep(metrics_access.ALLOWED_SECONDS)
     api.always["POST"] = hang
     flood = [asyncio.create_task(gate.verdict(f"Bearer {number}")) for number in range(20)]
     await asyncio.sleep(0.1)
-    assert api.requests["POST"] == 2 + readers.MOST_STRANGERS
+    assert api.requests["POST"] == 2 + metrics_access.MOST_STRANGERS
     api.always["POST"] = reviews
     assert await gate.verdict("Bearer good") == LET_IN
     assert [asked[0] for asked in reviews.asked[2:]] == ["TokenReview", "SubjectAccessReview"]
@@ -128,9 +128,9 @@ async def test_whoever_sends_many_tokens_is_asked_about_a_few_at_a_time_and_hold
 
 async def test_many_strangers_do_not_make_it_forget_who_was_let_in(gate, reviews):
     assert await gate.verdict("Bearer good") == LET_IN
-    for number in range(readers.KNOWN + 1):
+    for number in range(metrics_access.KNOWN + 1):
         assert await gate.verdict(f"Bearer {number}") == UNKNOWN_TOKEN
     before = len(reviews.asked)
     assert await gate.verdict("Bearer good") == LET_IN
     assert len(reviews.asked) == before
-    assert len(gate._verdicts) == readers.KNOWN
+    assert len(gate._verdicts) == metrics_access.KNOWN

@@ -7,11 +7,12 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.failures import has_failed, short_failure, was_asked_to_go
 from elastic_operator.plan.job.observation import Observation, is_superseded, present
 from elastic_operator.plan.job.still_training import fresh_until, still_training
 from elastic_operator.plan.job.survivors import ASK_SECONDS, decided_at, survivors
+from elastic_worker.contract import ROLE_MASTER
 
 
 def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
@@ -72,7 +73,7 @@ def sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observati
             gone.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
             gone.append((pod, pod.disrupted))
-        elif obs.job.spec.is_elastic and pod.role != MASTER and has_failed(pod):
+        elif obs.job.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
             gone.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)

@@ -14,7 +14,7 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 

@@ -254,7 +254,7 @@ class JobFeed:
         return True
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:
-        """The same for the jobs at `path`, which are those of that namespace; "" means all."""
+        """List the jobs at `path`, those of `namespace` ("": of all), and compare; returns whether that worked."""
         newest = self.store.newest(within=namespace)
         try:
             found, revision = await self._list(path)

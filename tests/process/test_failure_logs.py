@@ -11,7 +11,7 @@ import pytest
 
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import LastOutput
-from elastic_operator.pods.logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
+from elastic_operator.pods.failure_logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
 from tests.plan.jobs import ended, make_pod
 
 FAILED = ended(make_pod(), 1, message="what the kubelet kept")

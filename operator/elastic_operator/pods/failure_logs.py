@@ -102,7 +102,7 @@ class FailureLogs:
         except (ClusterError, TimeoutError) as error:
             log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
         except Exception:
-            log.exception("pod=%s/%s its log is beyond understanding", namespace, pod.name)
+            log.exception("pod=%s/%s why it failed is not known: reading its log raised", namespace, pod.name)
         finally:
             del self._reading[job_uid][pod.uid]
             if not self._reading[job_uid]:

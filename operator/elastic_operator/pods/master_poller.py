@@ -59,7 +59,7 @@ class _Followed:
     eager_since: float | None = None
 
 
-class Progress:
+class MasterPoller:
     """The latest reports, by the job's uid.
 
     Args:

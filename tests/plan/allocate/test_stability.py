@@ -11,7 +11,7 @@ from hypothesis import given
 
 from elastic_operator.plan.allocation import rounds
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.foresight import PATIENCE_SECONDS, TWO_MASTERS, Foresight, carried_out, unsteady
+from elastic_operator.plan.stability import PATIENCE_SECONDS, TWO_MASTERS, SteadyAllocator, carried_out, unsteady
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
 
@@ -29,7 +29,7 @@ class Mistaken:
 
 def foresight(now):
     """One whose first look is that allocator's."""
-    found = Foresight()
+    found = SteadyAllocator()
     found._now = now
     return found
 
@@ -53,22 +53,22 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].limit == "WouldNotLast"
     assert "Of the 2 pods that it would have, 2 would go at once" in found["taker"].message
-    assert found.left_out.keys() == {"taker"}
+    assert found.would_not_last.keys() == {"taker"}
 
 
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
     found, before = foresight(Mistaken()), world(OWNER, TAKER)
-    assert found.allocate(before).left_out.keys() == {"taker"}
+    assert found.allocate(before).would_not_last.keys() == {"taker"}
     assert found.again_at == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
-    assert found.allocate(soon).left_out.keys() == {"taker"}
+    assert found.allocate(soon).would_not_last.keys() == {"taker"}
     late = found.allocate(replace(before, now=found.again_at))
-    assert (late.left_out, notation(late["taker"])) == ({}, "~m0@n1 ~w0@n1")
+    assert (late.would_not_last, notation(late["taker"])) == ({}, "~m0@n1 ~w0@n1")
     assert found.again_at == inf
 
 
 def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
-    found = Foresight()
+    found = SteadyAllocator()
     assert all(found._is_left_out("one", TWO_MASTERS, now) for now in (0.0, 5.0, 50.0, 500.0))
 
 
@@ -76,24 +76,24 @@ def test_others_get_what_is_theirs_in_the_same_pass():
     borrower = make_job("borrower", 1, 4, on="n2 n2 n2 n2", team="blue", shape=make_shape(node_selector=THERE))
     entitled = make_job("entitled", 2, team="gold", shape=make_shape(node_selector=THERE))
     found = foresight(Mistaken()).allocate(world(OWNER, TAKER, borrower, entitled))
-    assert found.left_out.keys() == {"taker"}
+    assert found.would_not_last.keys() == {"taker"}
     assert (notation(found["borrower"]), notation(found["entitled"])) == ("m0 w0 -w2 -w1", "~m0@n2 ~w0@n2")
 
 
 def test_a_job_never_gets_two_masters():
     snapshot = world(make_job("one", 2, on="n1 n1", team="red"))
     first = allocate(snapshot)
-    share = first.share("one")
-    extra = share._replace(create=allocate(world(make_job("one", 1, team="red"))).share("one").create)
-    first._shares["one"] = extra
-    with patch.object(type(first), "share", lambda self, uid: self._shares[uid]):
+    assignment = first.assignment("one")
+    extra = assignment._replace(create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
+    first._assignments["one"] = extra
+    with patch.object(type(first), "assignment", lambda self, uid: self._assignments[uid]):
         second = allocate(snapshot)
-        second._shares["one"] = share
+        second._assignments["one"] = assignment
         assert unsteady(snapshot, first, second) == {"one": "It would have two masters."}
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
-    found, asked = Foresight(), []
+    found, asked = SteadyAllocator(), []
     found._next.allocate = asked.append
     found.allocate(world(make_job("one", 1, 4, team="red"), make_job("two", 1, on="n1", team="blue")))
     assert not asked
@@ -101,7 +101,7 @@ def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
 
 @given(shared_snapshots(SHAPES))
 def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
-    plain, found = allocate(snapshot), Foresight().allocate(snapshot)
+    plain, found = allocate(snapshot), SteadyAllocator().allocate(snapshot)
     steady = not unsteady(snapshot, plain, allocate(carried_out(snapshot, plain)))
     assert not steady or dict(found) == dict(plain)
 
@@ -110,7 +110,7 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
 @given(snapshot=shared_snapshots(SHAPES))
 def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, snapshot):
     with patch.object(rounds, "_MOST_REPETITIONS", repetitions):
-        found = Foresight().allocate(snapshot)
+        found = SteadyAllocator().allocate(snapshot)
         if found.takes_away:
             after = Allocator().allocate(carried_out(snapshot, found))
-            assert not unsteady(snapshot, found, after).keys() - found.left_out.keys()
+            assert not unsteady(snapshot, found, after).keys() - found.would_not_last.keys()

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.status import MAX_METRICS
-from elastic_operator.pods.launcher_client import (
+from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read
+from elastic_operator.pods.master_poller import (
     ANSWER_SECONDS,
     CALM_SECONDS,
     EAGER_SECONDS,
@@ -26,10 +27,9 @@ from elastic_operator.pods.launcher_client import (
     NEWS_OF_A_NAMESPACE,
     NEWS_OF_A_NAMESPACE_SECONDS,
     SILENT_SECONDS,
-    Progress,
+    MasterPoller,
     Target,
 )
-from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read
 from elastic_worker import contract
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 from elastic_worker.launcher.server import StatusServer
@@ -64,10 +64,10 @@ class Listener:
     def __init__(self):
         self.heard = asyncio.Event()
         self.stepped = 0.0
-        self.progress = Progress(
+        self.poller = MasterPoller(
             now=lambda: time.time() + self.stepped, changed=self.heard.set, stepped=lambda: self.stepped
         )
-        self.progress.touched.take()
+        self.poller.touched.take()
 
     def follow(self, port, **fields):
         known = {
@@ -80,7 +80,7 @@ class Listener:
             "eager": True,
         }
         self.target = Target(**{**known, **fields})
-        self.progress.follow("job", self.target)
+        self.poller.follow("job", self.target)
 
     async def news(self, *, at):
         """What is told next, which is to be so many seconds after the beginning."""
@@ -88,15 +88,15 @@ class Listener:
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
-        assert self.progress.touched.take() == {"job"}
-        return self.progress.report("job")
+        assert self.poller.touched.take() == {"job"}
+        return self.poller.report("job")
 
 
 @pytest.fixture
 async def listener():
     listening = Listener()
     yield listening
-    await listening.progress.stop()
+    await listening.poller.stop()
 
 
 @asynccontextmanager
@@ -147,7 +147,7 @@ async def test_a_new_group_is_heard_of_and_mere_steps_are_not(listener):
         said["training"] = {"step": 1300}
         await asyncio.sleep(10.5)
         assert not listener.heard.is_set()
-        assert listener.progress.report("job") is first
+        assert listener.poller.report("job") is first
         said["generation"] = 6
         report = await listener.news(at=11)
     assert (report.generation, report.step) == (6, 1300)
@@ -157,14 +157,14 @@ async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often
     async with launcher(SAID) as port, anybody(failing) as (wrong, _):
         listener.follow(port, eager=False)
         await listener.news(at=0)
-        assert listener.progress.heard("job") is None
+        assert listener.poller.heard("job") is None
         await asyncio.sleep(7.5)
         listener.follow(wrong)
         await asyncio.sleep(2)
-        assert listener.progress.heard("job") == NOW + 7.5
+        assert listener.poller.heard("job") == NOW + 7.5
         listener.follow(port)
         await asyncio.sleep(1)
-        assert listener.progress.heard("job") == NOW + 9.5
+        assert listener.poller.heard("job") == NOW + 9.5
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
@@ -174,10 +174,10 @@ async def test_a_step_of_the_clock_makes_no_master_look_silent(listener, step):
         await listener.news(at=0)
         await asyncio.sleep(2.5)
         listener.stepped += step
-        assert 0 <= time.time() + step - listener.progress.heard("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.heard("job") <= 1
         await asyncio.sleep(20)
-        assert 0 <= time.time() + step - listener.progress.heard("job") <= 1
-        assert listener.progress.report("job").silent_since is None
+        assert 0 <= time.time() + step - listener.poller.heard("job") <= 1
+        assert listener.poller.report("job").silent_since is None
 
 
 async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master_look_silent(listener):
@@ -185,12 +185,12 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
         for team in range(6):
             for job in range(200):
                 target = Target(f"team-{team}", "toy", "m", "127.0.0.1", 2, eager=True, port=hanging)
-                listener.progress.follow(f"{team}-{job}", target)
+                listener.poller.follow(f"{team}-{job}", target)
         listener.follow(port, namespace="honest")
         await listener.news(at=ANSWER_SECONDS)  # all places are taken at first
         for _ in range(20):
             await asyncio.sleep(1.5)
-            assert listener.progress.heard("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
+            assert listener.poller.heard("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
 
 
 async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):
@@ -211,21 +211,21 @@ async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does
         assert max(b - a for a, b in pairwise(heard)) <= NEWS_OF_A_JOB_SECONDS
         said["generation"] = latest = said["generation"] + 1
         await asyncio.sleep(NEWS_OF_A_JOB_SECONDS + EAGER_SECONDS)
-        assert listener.progress.report("job").generation == latest
+        assert listener.poller.report("job").generation == latest
 
 
 async def test_a_team_of_masters_that_always_tell_something_new_has_one_ration_and_others_have_theirs(listener):
     numbers, told = count(), Counter()
-    with patch.object(Progress, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
+    with patch.object(MasterPoller, "_get", lambda *_: answer({**SAID, "generation": next(numbers)})):
         for team, jobs in (("many", 1000), ("few", 10)):
             for job in range(jobs):
-                listener.progress.follow(f"{team}-{job}", Target(team, "toy", "m", "127.0.0.1", 2, eager=True))
+                listener.poller.follow(f"{team}-{job}", Target(team, "toy", "m", "127.0.0.1", 2, eager=True))
         known = {}
         for _ in range(20):
             await asyncio.sleep(1)
             for team, jobs in (("many", 1000), ("few", 10)):
                 for job in range(jobs):
-                    report = listener.progress.report(f"{team}-{job}")
+                    report = listener.poller.report(f"{team}-{job}")
                     told[team] += report is not known.get((team, job))
                     known[team, job] = report
     most = NEWS_OF_A_NAMESPACE + 20 / NEWS_OF_A_NAMESPACE_SECONDS
@@ -244,7 +244,7 @@ async def test_a_job_that_begins_to_change_is_asked_at_once(listener):
         await listener.news(at=0)
         said["generation"] = 6
         await asyncio.sleep(7)
-        listener.progress.follow("job", replace(listener.target, eager=True))
+        listener.poller.follow("job", replace(listener.target, eager=True))
         assert (await listener.news(at=7)).generation == 6
 
 
@@ -263,12 +263,12 @@ async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
-        listener.progress.keep_only(set())
-        assert listener.progress.report("job") is None
-        assert listener.progress.touched.take() == {"job"}
+        listener.poller.keep_only(set())
+        assert listener.poller.report("job") is None
+        assert listener.poller.touched.take() == {"job"}
         listener.follow(port)
-        listener.progress.follow("job", None)
-        assert listener.progress.report("job") is None
+        listener.poller.follow("job", None)
+        assert listener.poller.report("job") is None
 
 
 async def test_another_master_of_the_job_begins_with_nothing_said(listener):
@@ -276,8 +276,8 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
         listener.follow(port)
         await listener.news(at=0)
         listener.follow(port, master_uid="n", epoch=3)
-        assert listener.progress.report("job") is None
-        assert listener.progress.touched.take() == {"job"}
+        assert listener.poller.report("job") is None
+        assert listener.poller.touched.take() == {"job"}
 
 
 async def redirect(_request):
@@ -317,15 +317,15 @@ async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listene
     async with anybody(answer) as (port, asked):
         listener.follow(port)
         assert [await asked.get(), await asked.get()] == [("/status", 0), ("/status", again)]
-        assert listener.progress.report("job") is None
+        assert listener.poller.report("job") is None
         assert not listener.heard.is_set()
 
 
 async def test_nobody_who_listens_is_no_trouble(listener):
     listener.follow(1)
-    listener.progress.follow("other", Target("team-a", "toy", "m", "no address", 2))
+    listener.poller.follow("other", Target("team-a", "toy", "m", "no address", 2))
     await asyncio.sleep(60)
-    assert listener.progress.report("job") is None
+    assert listener.poller.report("job") is None
 
 
 def test_pods_that_are_given_up_are_those_of_the_job_and_no_more_than_are_shown():

@@ -7,24 +7,24 @@ from uuid import UUID
 import pytest
 
 from elastic_api.job import MAX_REPLICAS
-from elastic_operator.plan.job.membership import MOST_NAMED, changed_membership
+from elastic_operator.plan.job.wish import MOST_NAMED, changed_wish
 from elastic_worker.coordinator import wish
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_wish, make_worker
 from tests.plan.jobs import BOTH, START, ended, group, make_grant, make_job, make_spec, plan, see, started
 
 
 def told(planned):
-    return json.loads(planned.membership.text)
+    return json.loads(planned.wish.text)
 
 
 def test_what_the_master_knows_already_is_not_told_again():
-    assert plan(make_elastic_job(make_group(1)), BOTH).membership is None
+    assert plan(make_elastic_job(make_group(1)), BOTH).wish is None
 
 
 def test_pods_that_came_are_told_under_a_higher_number_to_that_master():
     pods = (*make_group(1, membership=make_wish("master-0", "worker-0", wish=7)), make_worker(1))
     planned = plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-0", "worker-1"]))
-    assert (planned.membership.name, planned.membership.uid) == ("toy-master-0", "uid-master-0")
+    assert (planned.wish.name, planned.wish.uid) == ("toy-master-0", "uid-master-0")
     assert told(planned) == json.loads(make_wish("master-0", "worker-0", "worker-1", wish=8))
 
 
@@ -45,7 +45,7 @@ def test_what_the_largest_job_is_told_fits_into_annotations(count):
     """Beside those of the user; all of a pod's annotations may have 256 KiB."""
     spec = make_elastic_spec(allowedReplicas=list(range(2, 2 + 64)), maxReplicas=MAX_REPLICAS)
     pods = [replace(make_worker(index), uid=str(UUID(int=index)), name=f"{index:063}") for index in range(count - 1)]
-    text = changed_membership(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
+    text = changed_wish(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
     content = json.loads(text)
     assert len(text) <= 200 * 1024
     assert wish.parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
@@ -90,7 +90,7 @@ def test_a_new_master_is_made_with_those_who_wait_and_those_who_come_with_it():
         "min": 2,
         "max": 4,
     }
-    assert planned.membership is None
+    assert planned.wish is None
 
 
 def test_nobody_is_told_anything_while_the_job_ends():
@@ -102,6 +102,6 @@ def test_in_torchrun_mode_there_is_no_such_thing():
     planned = plan(
         make_job(group(1), spec=make_spec(), status=started()), make_grant(keep=["master-0"], create=["worker-1"])
     )
-    assert planned.membership is None
+    assert planned.wish is None
     assert {(create.master_epoch, create.membership) for create in planned.creates} == {(0, "")}
     assert (planned.status.master_epoch, planned.status.master_lost_time) == (None, None)

@@ -40,7 +40,7 @@ class Told:
     place: QueuePlace | None
 
 
-class Questions:
+class WhatIfs:
     """The jobs that ask, and the answers, by the uid of the job."""
 
     def __init__(self, world: StoredWorld, *, metrics: Metrics) -> None:

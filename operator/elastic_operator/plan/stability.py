@@ -19,10 +19,10 @@ from math import inf
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.holding import as_it_is
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
 """A job is left out for this long; then it is served as the first decision says."""
@@ -33,7 +33,7 @@ _MOST_TRIES = 3
 """A pass is decided at most this often; the last decision stands."""
 
 
-class Foresight:
+class SteadyAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
     `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
@@ -68,7 +68,7 @@ class Foresight:
             if more.keys() <= left_out.keys():
                 break
             left_out |= more
-        allocation.left_out = left_out
+        allocation.would_not_last = left_out
         times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
         self.again_at = min((time for time in times if time > snapshot.now), default=inf)
         return allocation
@@ -91,24 +91,26 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
     """
     found: dict[str, str] = {}
     for job in snapshot.jobs:
-        share = first.share(job.uid)
-        if not (share.create or share.release):
+        assignment = first.assignment(job.uid)
+        if not (assignment.create or assignment.release):
             continue
-        after = second.share(job.uid)
-        if _masters(job, share) > 1:
+        after = second.assignment(job.uid)
+        if _masters(job, assignment) > 1:
             found[job.uid] = TWO_MASTERS
-        elif share.create and after.release and all(slot.node for slot in share.create):
-            found[job.uid] = f"Of the {share.replicas} pods that it would have, {len(after.release)} would go at once."
-        elif share.release and not share.create and after.create and not second.is_at_others_cost(job.uid):
+        elif assignment.create and after.release and all(slot.node for slot in assignment.create):
+            found[job.uid] = (
+                f"Of the {assignment.replicas} pods that it would have, {len(after.release)} would go at once."
+            )
+        elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            told = f"{name} would lose {len(share.release)} pods for it, and get {len(after.create)} back at once."
+            told = f"{name} would lose {len(assignment.release)} pods for it, and get {len(after.create)} back at once."
             found |= dict.fromkeys(first.takers(job.uid), told)
     return found
 
 
-def _masters(job: JobDemand, share: Assignment) -> int:
-    kept = [member.role for member in job.members if member.uid in share.keep]
-    return [*kept, *(slot.role for slot in share.create)].count(MASTER)
+def _masters(job: JobDemand, assignment: Assignment) -> int:
+    kept = [member.role for member in job.members if member.uid in assignment.keep]
+    return [*kept, *(slot.role for slot in assignment.create)].count(ROLE_MASTER)
 
 
 def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
@@ -127,7 +129,7 @@ def _as_it_is(job: JobDemand) -> JobDemand:
 
 def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
-    jobs = tuple(_applied(job, allocation.share(job.uid), snapshot.now) for job in snapshot.jobs)
+    jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
     came: dict[str, list[tuple[str, Resources]]] = {}
     for pending in snapshot.pending_pods:
@@ -141,28 +143,28 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), brakes=brakes)
 
 
-def _applied(job: JobDemand, share: Assignment, now: float) -> JobDemand:
+def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
     """The job as it will be; the same object if nothing about it changes."""
-    if not (share.create or share.release):
+    if not (assignment.create or assignment.release):
         return job
-    keep = set(share.keep)
+    keep = set(assignment.keep)
     members = tuple(member for member in job.members if member.uid in keep)
     left = replace(
         job,
         members=members,
         waiting=tuple(pod for pod in job.waiting if pod.uid in keep),
-        taken_indices=frozenset(member.index for member in members if member.role == WORKER),
-        free_up_to=share.replicas,
-        holds_place=share.replicas > 0,
+        taken_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
+        free_up_to=assignment.replicas,
+        holds_place=assignment.replicas > 0,
     )
-    after = with_members(left, tuple(_made(job, share)))
+    after = with_members(left, tuple(_made(job, assignment)))
     running_since = (job.running_since if job.members else now) if after.members else 0.0
     waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
     return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 
-def _made(job: JobDemand, share: Assignment) -> Iterator[Member]:
-    for slot in share.create:
+def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
+    for slot in assignment.create:
         shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
         yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
