@@ -24,6 +24,7 @@ from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
@@ -46,9 +47,9 @@ class World:
         self._fill()
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, ledger, Settings(), clock=clock)
+        reader = Reader(self.stores, ledger, Settings(), clock=clock, bulkhead=Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs, Troubles()), Planner()
+        self.world, self.planner = StoredWorld(reader, logs.as_read, Troubles()), Planner()
         self._allocator = SteadyAllocator()
 
     def forget(self) -> None:

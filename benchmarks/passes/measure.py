@@ -129,8 +129,7 @@ class Operator:
         controller.run_pass = timed  # type: ignore[method-assign]
 
     def _decided(self, decisions: Decisions) -> None:
-        snapshot = decisions.observed.snapshot
-        self._statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+        self._statuses.pass_ended(decisions)
 
     def _wake(self) -> None:
         if self.controller is not None:

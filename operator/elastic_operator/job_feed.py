@@ -142,7 +142,6 @@ class JobFeed:
         self.session, self.store = session, store
         self.namespaces = tuple(dict.fromkeys(namespaces))
         self._host = host(connection, self.namespaces)
-        self.synced = asyncio.Event()
         self.last_ok = float("-inf")
         self.restarts = self.errors = 0
         """How often kopf was started again, and how many lists failed."""
@@ -252,7 +251,6 @@ class JobFeed:
             if not await self._sweep_one(namespace, path):
                 return False
         self.last_ok = time.monotonic()
-        self.synced.set()
         return True
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:

@@ -36,7 +36,7 @@ from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.metrics.shown import Shown
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -80,7 +80,7 @@ class Process:
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
-        self.shown = Shown()
+        self.times = JobTimes()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
@@ -200,7 +200,7 @@ class Process:
         self.quotas = self._plain_pod_quotas()
         limiting = asyncio.create_task(_told("limits of plain pods", self._keep_quotas(self.quotas)))
         try:
-            self.shown = Shown()
+            self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
         finally:
@@ -241,9 +241,9 @@ class Process:
     def _decided(self, decisions: Decisions) -> None:
         """A pass is over, with this result."""
         snapshot = decisions.observed.snapshot
-        self.shown.keep_only(decisions.observed.obs.keys())
+        self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+            self.statuses.pass_ended(decisions)
         if self.quotas is not None:
             self.quotas.pass_ended(decisions.policies, snapshot)
 
@@ -267,7 +267,7 @@ class Process:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            planned=self.shown.see,
+            planned=self.times.see_plan,
             decided=self._decided,
         )
 
@@ -297,7 +297,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=self.shown.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
+            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,

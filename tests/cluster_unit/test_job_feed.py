@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from itertools import islice, pairwise
+from math import inf
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ async def feeding(session: Session):
     feed = JobFeed(session._connection, session, Store[CustomObject]())
     async with running(feed._sweep_forever()):
         await at_rest()
-        assert feed.synced.is_set()
+        assert feed.last_ok > -inf
         yield feed
 
 

@@ -12,6 +12,7 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.leaving import OVERDUE_SECONDS
@@ -37,7 +38,9 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     place = {"role": "worker", "index": index, "node": node}
-    return ledger.assume(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", requests={GPU: gpus}, **place)
+    return ledger.assume(
+        job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
+    )
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():

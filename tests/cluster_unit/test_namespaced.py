@@ -40,7 +40,7 @@ async def test_only_the_namespaces_that_are_named_are_asked_for(api, session):
         assert several.paths == (in_namespace(PODS, "a"), in_namespace(PODS, "b"))
         assert names(several.store) == {("a", "first"), ("b", "first")}
         await at_rest()
-        assert several.stats.watches == 2
+        assert api.requests["WATCH"] == 2
         put(api, "b", "second")
         put(api, "other", "second")
         await at_rest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.planner import Decisions, Observed
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
 from elastic_operator.upkeep import policy_status
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -48,7 +51,7 @@ class World:
         resolved = self.policies.look()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(resolved, snapshot, allocate(snapshot))
+        self.statuses.pass_ended(Decisions(resolved, Observed({}, snapshot), allocate(snapshot), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")
@@ -69,7 +72,7 @@ async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     store: Store[objects.CustomObject] = Store()
     statuses = PolicyStatuses(session, store, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"]))
+        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], bulkhead=Bulkhead()))
         assert not task.done()
 
 

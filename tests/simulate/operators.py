@@ -18,7 +18,7 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.metrics.shown import Shown
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -63,7 +63,7 @@ class Operator:
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
         self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
-        self.shown = Shown()
+        self.times = JobTimes()
         self.controller = make_controller(
             stores=self.stores,
             ledger=self.ledger,
@@ -76,7 +76,7 @@ class Operator:
             clock=self.wire.clock,
             poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
-            planned=self.shown.see,
+            planned=self.times.see_plan,
         )
         self._hear_all(dice)
 
@@ -117,7 +117,7 @@ class Operator:
 
     def pictures(self) -> tuple[JobPicture, ...]:
         """What metrics show of the jobs."""
-        return self.shown.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
+        return self.times.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

@@ -58,9 +58,7 @@ logger = logging.getLogger(__name__)
 class Stats:
     """Counters for metrics. `relists` are the lists after the first complete one."""
 
-    lists: int = 0
     relists: int = 0
-    watches: int = 0
     events: int = 0
     errors: int = 0
 
@@ -178,7 +176,6 @@ class Reflector(Generic[T]):
         await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
-        self.stats.lists += 1
         self.stats.relists += self.synced.is_set()
         # A list is never older than what was heard before it was asked for, unless the history itself restarted.
         floor = max(self._highest, self.store.newest(within=self._namespace))
@@ -216,7 +213,6 @@ class Reflector(Generic[T]):
         """Watch until the server ends it. A watch that ends at once or without news is a failure, lest this be a busy
         loop.
         """
-        self.stats.watches += 1
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
             "watch": "true",

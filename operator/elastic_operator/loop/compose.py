@@ -105,7 +105,7 @@ def make_controller(
     )
     world = StoredWorld(
         reader,
-        logs,
+        logs.as_read,
         troubles,
         poller.report,
         poller.heard,

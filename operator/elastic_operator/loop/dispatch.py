@@ -187,7 +187,6 @@ class Dispatcher:
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            shape = self.shapes.shape(job, create.role)
             self.ledger.assume(
                 job_uid=job.uid,
                 namespace=job.namespace,
@@ -195,8 +194,7 @@ class Dispatcher:
                 role=create.role,
                 index=create.index,
                 node=create.node,
-                requests=shape.requests,
-                host_ports=shape.host_ports,
+                shape=self.shapes.shape(job, create.role),
             )
 
     async def _carry_out(

@@ -96,16 +96,14 @@ class ReclaimTimes:
         going = {pod for eviction in evictions for pod in eviction.pods}
         new = going - self._evicted
         members = [member for job in snapshot.jobs for member in job.members]
-        gpus = (member.requests.get(r, 0) for member in members if member.uid in new for r in snapshot.gpu_resources)
-        self._metrics.evicted_gpus.inc(sum(gpus))
+        self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
         self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
 
 
 def _lacks_minimum(job: JobDemand) -> bool:
-    return job.wants and bool(job.sizes) and len(job.members) < job.sizes[0] and _missing(job) > 0
+    return job.wants and job.lacks_minimum and _missing(job) > 0
 
 
 def _missing(job: JobDemand) -> int:
     """The GPUs that it lacks for its minimum."""
-    minimum = job.master.gpus + job.worker.gpus * (job.sizes[0] - 1)
-    return minimum - sum(job.shape_of(member.role).gpus for member in job.members)
+    return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
@@ -19,7 +18,7 @@ from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts
+from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
 from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
@@ -28,14 +27,6 @@ log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
-
-
-class Logs(Protocol):
-    """Pods as they are once the logs of those that failed were read."""
-
-    def as_read(self, uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods; a failed one is shown as it was before, until its log was read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +41,7 @@ class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
     Args:
+        as_read: The pods of a job (uid, namespace); a failed one is shown as it was before, until its log was read.
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
@@ -60,7 +52,7 @@ class StoredWorld:
     def __init__(
         self,
         reader: Reader,
-        logs: Logs,
+        as_read: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
@@ -69,7 +61,7 @@ class StoredWorld:
         may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
-        self.reader, self._logs, self._troubles = reader, logs, troubles
+        self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
         self._may_not_take, self._news = may_not_take, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
@@ -123,6 +115,8 @@ class StoredWorld:
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
+        if jobs or namespaces:
+            self.reader.outside.answered()
         self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
@@ -170,22 +164,22 @@ class StoredWorld:
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.pop(uid, None)
-        known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
+        known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs = self.reader.specs
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
-        facts = self.reader.jobs.facts(
-            body,
-            pods=own if as_they_are else self._logs.as_read(uid, meta.namespace, own),
-            trouble=trouble,
+        heard = Heard(
+            trouble=self._troubles.message(uid),
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),
         )
+        pods = own if as_they_are else self._as_read(uid, meta.namespace, own)
+        facts = self.reader.jobs.facts(body, pods, heard)
         if known is None or not facts.equal(known.facts):
             known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
-        is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
+        is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
@@ -238,10 +232,6 @@ class StoredWorld:
     def is_trusted(self, job: Job) -> bool:
         """By what it made the operator raise so far."""
         return self._bulkhead.may_take(job.uid, job.generation)
-
-    def answered(self) -> None:
-        """The API server's answer about the pods of some job is another one than before."""
-        self.reader.outside.answered()
 
     # -- all else ------------------------------------------------------------------------------------------------------
 

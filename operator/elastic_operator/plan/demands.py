@@ -19,8 +19,6 @@ def renew_demand(world: World, record: Record, obs: Observation) -> None:
     """Note what the job demands; the same object as before while nothing that it is made from changes."""
     job, known = obs.job, record.demanded
     may_take, is_trusted = world.may_take(job), world.is_trusted(job)
-    if known is not None and known.may_take is not may_take:
-        world.answered()
     if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
         known = None
     if not obs.wants_pods:

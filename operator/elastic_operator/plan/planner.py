@@ -25,7 +25,7 @@ from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Planned, Record
+from elastic_operator.plan.record import Planned, Record, same_objects
 from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
@@ -193,12 +193,12 @@ class Planner:
     def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
         demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
         last, policies = self._snapshot, world.policies
-        same_jobs = last is not None and _same(last.jobs, demands)
+        same_jobs = last is not None and same_objects(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
         leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.pending_pods is pending
+        same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
             last = self._snapshot = replace(
                 world.empty,
@@ -306,7 +306,3 @@ def _valid_until(obs: Observation, now: float) -> float:
     if obs.commit or obs.status is not obs.job.status:
         return -inf
     return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
-
-
-def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

@@ -158,16 +158,16 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         holds_place=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
-    starts, has_all = not job.members, len(after.members) >= min(job.sizes, default=0)
-    running_since = (now if starts else job.running_since) if after.members else 0.0
-    return replace(after, running_since=running_since, waiting_since=0.0 if has_all else job.waiting_since or now)
+    running_since = (job.running_since if job.members else now) if after.members else 0.0
+    waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
+    return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
         shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports)
+        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
 
 
 def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:

@@ -19,23 +19,28 @@ from elastic_operator.read.surroundings import JobSurroundings, Surroundings
 from elastic_operator.settings import Settings
 
 
-class Facts(NamedTuple):
-    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+class Heard(NamedTuple):
+    """What is heard of a job beside its object and its pods, by the names in `Job`."""
 
-    `pods` are its own. `report` is its master's last one. `heard` and `group` are as in `Job`, but while all of its
-    nodes are Ready they are as if no master and no log were asked.
-    """
-
-    body: objects.CustomObject
-    pods: tuple[OwnPod, ...]
-    foreign_names: frozenset[str]
-    around: JobSurroundings
     trouble: str
     blocked: str
     refused: str
     report: Report | None
     heard: float | None
     group: Group | None
+
+
+class Facts(NamedTuple):
+    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+
+    `pods` are its own. While all of its nodes are Ready, what is `heard` is as if no master and no log were asked.
+    """
+
+    body: objects.CustomObject
+    pods: tuple[OwnPod, ...]
+    foreign_names: frozenset[str]
+    around: JobSurroundings
+    heard: Heard
 
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
@@ -59,33 +64,12 @@ class Jobs:
         self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
-    def facts(
-        self,
-        body: objects.CustomObject,
-        *,
-        pods: tuple[OwnPod, ...],
-        trouble: str,
-        blocked: str,
-        refused: str,
-        report: Report | None = None,
-        heard: float | None = -inf,
-        group: Group | None = NOBODY_ASKS,
-    ) -> Facts:
+    def facts(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> Facts:
         """The facts of one job now."""
         around = self._surroundings.of(body, pods)
-        is_away = bool(around.nodes.unready)
-        return Facts(
-            body=body,
-            pods=pods,
-            foreign_names=self._ledger.foreign_names(body.metadata.uid),
-            around=around,
-            trouble=trouble,
-            blocked=blocked,
-            refused=refused,
-            report=report,
-            heard=heard if is_away else -inf,
-            group=group if is_away else NOBODY_ASKS,
-        )
+        if not around.nodes.unready:
+            heard = heard._replace(heard=-inf, group=NOBODY_ASKS)
+        return Facts(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -107,13 +91,7 @@ class Jobs:
             pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
-            trouble=facts.trouble,
-            blocked=facts.blocked,
-            refused=facts.refused,
             provisioning=self._settings.node_provisioning,
-            report=facts.report,
-            heard=facts.heard,
-            group=facts.group,
             disruption=around.nodes.disruption,
             shut_out=dict(around.nodes.shut_out),
             uncounted=around.uncounted,
@@ -123,6 +101,7 @@ class Jobs:
             unkept=self._dropped_fields.fields,
             quiet=around.quiet,
             what_if=meta.annotations.what_if,
+            **facts.heard._asdict(),
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:

@@ -21,7 +21,7 @@ from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import Member, PodShape, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
@@ -218,8 +218,7 @@ class Ledger:
         role: str,
         index: int,
         node: str | None,
-        requests: Resources,
-        host_ports: frozenset[HostPort] = frozenset(),
+        shape: PodShape,
     ) -> str:
         """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
         meanwhile (48).
@@ -228,7 +227,7 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member(uid, role, index, node, requests, host_ports)
+        member = Member(uid, role, index, node, shape.requests, shape.gpus, shape.host_ports)
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)

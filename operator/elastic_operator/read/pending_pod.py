@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
-from elastic_operator.read.gang_key import gang_of, may_be_split
+from elastic_operator.read.gang_key import may_be_split
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
@@ -40,7 +40,7 @@ class Around(NamedTuple):
 
 
 def pending_pod_of(
-    pod: objects.Pod, reserved: Reservation, around: Around, settings: Settings, now: float
+    pod: objects.Pod, gang: str, reserved: Reservation, around: Around, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
     if not _is_ours_to_help(pod, reserved, around.nominated, settings):
@@ -66,7 +66,7 @@ def pending_pod_of(
         reserved=reserved.node if holds else "",
         preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
         unplannable=unplannable,
-        gang=gang_of(pod),
+        gang=gang,
         may_be_split=may_be_split(pod),
     )
     return pending, min((time for time in times if time > now), default=inf)

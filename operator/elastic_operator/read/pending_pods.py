@@ -16,6 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.record import same_objects
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.gang_key import gang_of
 from elastic_operator.read.gang_places import GangPlaces
@@ -68,13 +69,12 @@ class PendingPods:
         nodes: Store[objects.Node],
         clock: ServerClock,
         volumes: Volumes,
+        bulkhead: Bulkhead,
         barred: Callable[[str], Barred | None] = lambda _: None,
         makes_way: Callable[[str], bool] = lambda _: False,
-        bulkhead: Bulkhead | None = None,
     ) -> None:
-        self._ledger, self._settings, self._nodes = ledger, settings, nodes
+        self._ledger, self._settings, self._nodes, self._bulkhead = ledger, settings, nodes, bulkhead
         self._clock, self._volumes, self._barred, self._makes_way = clock, volumes, barred, makes_way
-        self._bulkhead = bulkhead or Bulkhead()
         self._known: dict[str, _Known] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -104,7 +104,7 @@ class PendingPods:
         self.renewable = self._renewable(now)
         ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
         found = tuple(held_back.get(uid, pending) for uid, pending in ours)
-        if len(found) != len(self._all) or any(a is not b for a, b in zip(found, self._all, strict=True)):
+        if not same_objects(found, self._all):
             self._all = found
         return self._all
 
@@ -171,7 +171,7 @@ class PendingPods:
         if seen and seen.key == key and now < seen.until:
             return seen
         reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
-        pending, until = pending_pod_of(pod, reserved, around, self._settings, now)
+        pending, until = pending_pod_of(pod, gang, reserved, around, self._settings, now)
         if known is not None and known.pending == pending:
             pending = known.pending
         return _Known(pod, written, reserved, key, pending, until, gang, waits)

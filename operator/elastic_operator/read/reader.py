@@ -37,13 +37,12 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        bulkhead: Bulkhead | None = None,
+        bulkhead: Bulkhead,
         dropped_fields: DroppedFields | None = None,
         barred: Callable[[str], Barred | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
-        self.stores, self.ledger, self.settings = stores, ledger, settings
-        self.bulkhead = bulkhead = bulkhead or Bulkhead()
+        self.stores, self.ledger, self.settings, self.bulkhead = stores, ledger, settings, bulkhead
         self.sightings = Sightings(clock)
         self.specs = Specs(self.sightings, settings.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)

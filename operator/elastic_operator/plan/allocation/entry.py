@@ -176,11 +176,7 @@ class JobEntry:
     @property
     def largest_gpus(self) -> int:
         """The GPUs of its largest size."""
-        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
-
-    def gpus_at(self, size: int) -> int:
-        """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
+        return self.job.gpus_at(self.sizes[-1]) if self.sizes else 0
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

@@ -213,7 +213,7 @@ def _head(entry: JobEntry) -> str:
 
 def _wanted_gpus(entry: JobEntry) -> str:
     size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} have {entry.job.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:

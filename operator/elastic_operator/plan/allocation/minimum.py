@@ -71,7 +71,7 @@ def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bo
     shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
     if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = entry.taker in state.taken.going_on
+    going_on = state.taken.goes_on(entry)
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
     if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False

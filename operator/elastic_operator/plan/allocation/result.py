@@ -20,10 +20,13 @@ _KEEPS = "So it keeps what it has, and is decided on again with the next change.
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23)."""
+    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+
+    It must not be read any more once its state serves the next pass.
+    """
 
     def __init__(self, state: AllocationState) -> None:
-        self._state = state
+        self._own, self._serial = state, state.serial
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
         self._assignments: dict[str, Assignment] = {}
@@ -59,6 +62,11 @@ class Allocation(Mapping[str, Grant]):
     def _why(self, entry: JobEntry) -> Why:
         told = self.would_not_last.get(entry.job.uid)
         return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+
+    @property
+    def _state(self) -> AllocationState:
+        assert self._own.serial == self._serial, "read after the next pass has begun"
+        return self._own
 
     @property
     def snapshot(self) -> Snapshot:
@@ -140,9 +148,7 @@ class Allocation(Mapping[str, Grant]):
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        names = self._state.snapshot.gpu_resources
-        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
-        return sum(member.requests.get(name, 0) for member in gone for name in names)
+        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""

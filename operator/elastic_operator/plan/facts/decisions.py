@@ -109,9 +109,10 @@ class Eviction:
 class CreatePod:
     """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
-    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
-    PriorityClass instead of the template's (97).
+    `node` is where it is pinned, None for the scheduler's choice. In Elastic mode its environment has the
+    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it uses the Secret of the
+    pods of an older release that it joins. `own_class`: it has the operator's PriorityClass instead of the template's
+    (97).
     """
 
     role: str

@@ -100,6 +100,7 @@ class Member:
     """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    `gpus` are those among its `requests`.
     """
 
     uid: str
@@ -107,6 +108,7 @@ class Member:
     index: int
     node: str | None
     requests: Resources
+    gpus: int = 0
     host_ports: frozenset[HostPort] = frozenset()
 
 
@@ -165,6 +167,20 @@ class JobDemand:
     waiting: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of its members."""
+        return sum(member.gpus for member in self.members)
+
+    @property
+    def lacks_minimum(self) -> bool:
+        """Whether it has fewer pods than its smallest size."""
+        return len(self.members) < min(self.sizes, default=0)
+
+    def gpus_at(self, size: int) -> int:
+        """The GPUs of that size, master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
         """What its pods of that role ask for."""

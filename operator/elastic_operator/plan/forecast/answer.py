@@ -82,7 +82,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     grant = allocation[job.uid]
     asks = grant.limit == Limit.WAITING_FOR_NODES
     size = 0 if asks else grant.replicas
-    gpus = job.master.gpus + job.worker.gpus * (size - 1) if size else 0
+    gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),

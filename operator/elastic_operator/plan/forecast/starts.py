@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.allocate import Allocator, ends_of_protection
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
@@ -132,19 +132,12 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
         yield job.takes_from
         if job.waiting_since:
             yield job.waiting_since + starvation_seconds
-    elif team is not None and job.running_since:
-        if team.min_runtime_seconds:
-            yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds
+    else:
+        yield from ends_of_protection(job, team)
 
 
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
     """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(_gpus(job, snapshot) for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None
-
-
-def _gpus(job: JobDemand, snapshot: Snapshot) -> int:
-    return sum(member.requests.get(name, 0) for member in job.members for name in snapshot.gpu_resources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
@@ -220,6 +221,5 @@ def _grow_after(status: JobStatus, delay_seconds: int) -> float:
 def _taken_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, its own or of others."""
     own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
-    prefix = f"{obs.job.name}-worker-"
-    foreign = {int(name.removeprefix(prefix)) for name in obs.job.foreign_names if name.startswith(prefix)}
-    return frozenset(own | foreign)
+    foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)
+    return frozenset(own | {place[1] for place in foreign if place is not None and place[0] == ROLE_WORKER})

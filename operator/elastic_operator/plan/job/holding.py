@@ -114,7 +114,7 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """The member that a live pod is."""
-    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.gpus, pod.host_ports)
 
 
 def stays(pod: OwnPod) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
@@ -38,7 +39,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)
-    name = f"{obs.job.name}-master-0"
+    name = pod_name(obs.job.name, ROLE_MASTER, 0)
     name_is_free = name not in obs.job.foreign_names and all(pod.name != name for pod in obs.job.pods)
     gets_one = any(slot.role == ROLE_MASTER for slot in grant.create)
     return name_is_free and not gets_one and not obs.finishing and now >= obs.hold_until

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan, Slot
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.creates import creates
@@ -54,7 +55,7 @@ def _creates(obs: Observation, grant: Grant, now: float) -> tuple[CreatePod, ...
     if obs.finishing or obs.job.needs_edit or now < obs.hold_until:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
-    if f"{obs.job.name}-master-0" in obs.job.foreign_names:
+    if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
     slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.live and not _can_start(obs, slots):

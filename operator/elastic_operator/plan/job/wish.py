@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Grant, Slot, Wish
 from elastic_operator.plan.job.observation import Observation, master_of
 
@@ -46,7 +47,7 @@ def first_wish(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
     if spec is None or not spec.is_elastic:
         return ""
     staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
-    coming = [(f"{obs.job.name}-{slot.role}-{slot.index}", "") for slot in slots]
+    coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
     return _text(1, _content(spec, [*staying, *coming]))
 
 

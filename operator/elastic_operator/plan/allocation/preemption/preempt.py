@@ -125,7 +125,7 @@ def _keep_more(state: AllocationState, entry: JobEntry) -> None:
 
 def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> list[JobEntry] | None:
     """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
-    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
+    if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.at.get(member.uid))
     if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):

@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -144,12 +144,12 @@ class Victims:
 
     def singles(self, entry: JobEntry) -> list[Unit]:
         """The job's pods that go one by one, in the order in which they go, wherever they are."""
-        units = self._singles(entry, _in_order(entry.kept), entry.seats)
+        units = self._singles(entry, leaving_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.cost <= self._most]
 
     def whole(self, entry: JobEntry) -> Unit | None:
         """The unit of all pods of the job, if it may go."""
-        members, seats = _in_order(entry.kept), entry.seats
+        members, seats = leaving_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
@@ -180,7 +180,7 @@ class Victims:
 
     def _units(self, entry: JobEntry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """The units of a job among these pods, in the order in which they go."""
-        members = _in_order(members)
+        members = leaving_order(members)
         singles = self._singles(entry, members, seats)
         yield from singles
         if whole := self._whole(entry, members, seats, besides=len(singles)):
@@ -219,11 +219,10 @@ class Victims:
         return not entry.job.running_since or self._state.now >= entry.job.running_since + least
 
     def _of_member(self, entry: JobEntry, member: Member) -> Unit:
-        gpus = self._state.gpus_of(member.requests)
-        return Unit(Cost.SURPLUS, entry, (member,), (), gpus, gpus)
+        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
     def _of_all(self, cost: Cost, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
-        held = sum(self._state.gpus_of(member.requests) for member in entry.kept)
+        held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
@@ -268,11 +267,6 @@ def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool
     if quantum is None or not entry.job.running_since or taker.kept:
         return False
     return state.now >= entry.job.running_since + quantum
-
-
-def _in_order(members: Iterable[Member]) -> list[Member]:
-    """Those that go first come first."""
-    return sorted(members, key=master_first, reverse=True)
 
 
 def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
