@@ -10,11 +10,13 @@ import typer
 
 from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
+from benchmarks.react.latencies import Reaction
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import fill, plain, plot, report, single, takeover
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import NAMESPACE, Scenario
+from benchmarks.scale.single import Beside
 from benchmarks.torch.report import renew
 from devcluster import cache, command_line
 from devcluster.progress import Progress
@@ -67,10 +69,17 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}
+    scaled: list[Reaction] = []
+    freed: list[Reaction] = []
     for jobs in plan.crowds:
         crowds.append(_crowd(place, plan, jobs, progress))
         if jobs == plan.jobs:
             objects = plain.recorded(place)
+            with progress.step(
+                f"{plan.tries} jobs are scaled up, and {plan.tries} GPUs become free for jobs that wait"
+            ):
+                scaled = single.scaled_by_operator(place, plan, plan.names(jobs)[-plan.tries :])
+                freed = single.freed_by_operator(place, plan, progress)
         if jobs != plan.crowds[-1]:
             fill.clear(place)
     *_, one, two, three = plan.names(plan.crowds[-1])
@@ -90,14 +99,19 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         fill.clear(place)
     with progress.step("only the pods, by a plain client"):
         pods_only = plain.pods_only(place, plan, objects)
-    with progress.step(f"{plan.tries} of those pods are lost, and a bare client posts them again"):
-        bare_lost = single.by_bare_client(place, objects, plan.names(plan.jobs)[: plan.tries])
+    with progress.step(f"a bare client answers {plan.tries} losses, freed GPUs and jobs that are scaled up"):
+        names = plan.names(plan.jobs)[: plan.tries]
+        bare_lost = single.lost_by_bare_client(place, objects, names)
+        bare_freed = single.freed_by_bare_client(place, plan, objects)
+        bare_scaled = single.scaled_by_bare_client(place, plan, objects, names)
     return Figures(
         crowds=crowds,
         main=plan.jobs,
         same_objects=same_objects,
         pods_only=pods_only,
         bare_lost=bare_lost,
+        freed=Beside(freed, bare_freed),
+        scaled=Beside(scaled, bare_scaled),
         killed_s=killed,
         stopped_s=stopped,
         start_s=started,
@@ -110,7 +124,7 @@ def _crowd(place: Place, plan: Scenario, jobs: int, progress: Progress) -> Crowd
     with progress.step(f"{jobs} jobs of {plan.size} pods at once"):
         filled = fill.by_operator(place, plan, jobs, leader)
     with progress.step(f"{plan.tries} of them lose a worker, and change without effect"):
-        lost = single.by_operator(place, names[: plan.tries])
+        lost = single.lost_by_operator(place, names[: plan.tries])
         place.quiet()
         unchanged = unchanged_passes(place, leader, jobs=[(NAMESPACE, name) for name in names[: plan.tries]])
     return Crowd(fill=filled, lost=lost, unchanged=unchanged)
