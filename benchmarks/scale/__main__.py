@@ -12,7 +12,7 @@ from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
 from benchmarks.react.latencies import Reaction
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
-from benchmarks.scale import fill, plain, plot, report, single, takeover
+from benchmarks.scale import fill, plain, plot, report, rest, rest_report, single, takeover
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import NAMESPACE, Scenario
@@ -39,9 +39,17 @@ def scale(
     replicas: Annotated[int, typer.Option(help="Operators; one leads.", min=2)] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
+    at_rest: Annotated[
+        int, typer.Option("--rest", help="Pods of jobs that are at rest: only that is measured then.")
+    ] = 0,
+    others: Annotated[int, typer.Option(help="Pods of somebody else beside those at rest.")] = 0,
 ) -> None:
     """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
     progress = Progress()
+    if at_rest:
+        resting = run_rest(rest.Plan(at_rest, others, size), name=name, replicas=replicas, keep=keep, progress=progress)
+        rest_report.show(resting, page)
+        return
     plan = Scenario(jobs=jobs, size=size, tries=tries)
     figures = run(plan, name=name, replicas=replicas, keep=keep, progress=progress)
     told = report.markdown(figures)
@@ -62,6 +70,15 @@ def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progr
         place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
         place.create_namespace(NAMESPACE)
         return measure(place, plan, replicas, progress)
+
+
+def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress: Progress) -> rest.Resting:
+    """Many pods at rest, in a cluster of that name."""
+    with standing(
+        name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
+    ) as place:
+        rest.fill(place, plan, progress)
+        return rest.measure(place, plan, replicas, progress)
 
 
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
