@@ -74,7 +74,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """What was measured. `fresh_megabytes` is the memory of an operator that has just started among all the pods."""
+    """What was measured. `fresh_megabytes` is the memory of an operator that has just started among all the pods.
+
+    `start_cpu_s` is what it took of the CPU until its first pod: on a busy machine it waits for its turn as well.
+    """
 
     plan: Plan
     leader: Rest
@@ -82,6 +85,7 @@ class Resting:
     killed_s: float
     stopped_s: float
     start_s: float
+    start_cpu_s: float
     fresh_megabytes: float
     load: float
 
@@ -125,6 +129,8 @@ def measure(place: Place, plan: Plan, replicas: int, progress: Progress) -> Rest
         takeover.until_steady(place, replicas)
     with progress.step("an operator starts"):
         started = takeover.after_start(place, three)
+        only = operators(place)[0]
+        cpu = only.cpu_seconds()
         place.quiet()
-        fresh = operators(place)[0].resident_megabytes()
-    return Resting(plan, leading, standing_by, killed, stopped, started, fresh, load)
+        fresh = only.resident_megabytes()
+    return Resting(plan, leading, standing_by, killed, stopped, started, cpu, fresh, load)

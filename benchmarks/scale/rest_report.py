@@ -33,6 +33,7 @@ def line(resting: Resting) -> str:
         "cpu_percent_rest": round(resting.leader.cpu_percent, 2),
         "cpu_percent_standby": round(resting.standby.cpu_percent, 2),
         "start_s_rest": round(resting.start_s, 2),
+        "start_cpu_s_rest": round(resting.start_cpu_s, 2),
         "takeover_s_rest": round(resting.killed_s, 2),
         "takeover_after_stop_s_rest": round(resting.stopped_s, 2),
         "load": round(resting.load, 2),
@@ -52,6 +53,8 @@ def markdown(resting: Resting) -> str:
         ("SIGKILL of the leader to the first new pod", f"{resting.killed_s:.1f} s"),
         ("stop of the leader, the same", f"{resting.stopped_s:.1f} s"),
         ("exec of the only operator, the same", f"{resting.start_s:.1f} s"),
+        ("CPU of that operator until then", f"{resting.start_cpu_s:.1f} s"),
+        ("load average of the machine, after the rest", f"{resting.load:.1f}"),
     ]
     filled = f"{plan.pods:,} pods of {len(plan.names):,} jobs, {plan.others:,} of others, {plan.nodes:,} nodes, at rest"
     return "\n".join(table((filled, "figure"), rows))

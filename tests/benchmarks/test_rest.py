@@ -20,6 +20,7 @@ RESTING = Resting(
     killed_s=3.0,
     stopped_s=1.0,
     start_s=2.0,
+    start_cpu_s=1.5,
     fresh_megabytes=120.0,
     load=0.5,
 )
@@ -53,7 +54,7 @@ def test_the_last_line_has_what_was_measured():
     told = json.loads(rest_report.line(RESTING))
     assert (told["pods"], told["jobs"], told["others"]) == (400, 100, 1000)
     assert (told["rss_mb_rest"], told["rss_mb_standby"], told["rss_mb_started"]) == (150.0, 140.0, 120.0)
-    assert (told["cpu_percent_rest"], told["start_s_rest"]) == (1.25, 2.0)
+    assert (told["cpu_percent_rest"], told["start_s_rest"], told["start_cpu_s_rest"]) == (1.25, 2.0, 1.5)
     assert (told["takeover_s_rest"], told["takeover_after_stop_s_rest"]) == (3.0, 1.0)
 
 
