@@ -65,6 +65,11 @@ class AuditLog:
                     self.unsure.append(asked)
         return self.writes
 
+    def forget(self) -> None:
+        """Leave out what was read until now: after tens of thousands of writes each look at them takes its time."""
+        self.writes.clear()
+        self.requests.clear()
+
 
 def request_of(event: Mapping[str, Any]) -> Write | None:
     """The request an audit event tells of, whatever the answer; None for one that is about no object."""

@@ -11,12 +11,26 @@ import typer
 from benchmarks.live.errors import BenchError
 from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
+from benchmarks.react.latencies import Reaction
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
-from benchmarks.scale import churn, churned, fill, invariants, plain, plot, report, single, takeover
+from benchmarks.scale import (
+    churn,
+    churned,
+    fill,
+    invariants,
+    plain,
+    plot,
+    report,
+    rest,
+    rest_report,
+    single,
+    takeover,
+)
 from benchmarks.scale.churned import Churned
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import NAMESPACE, Scenario
+from benchmarks.scale.single import Beside
 from benchmarks.torch.report import renew
 from devcluster import cache, command_line
 from devcluster.progress import Progress
@@ -43,11 +57,19 @@ def scale(
         float, typer.Option(help="Pods that come a second meanwhile; nothing else is measured then.", min=0)
     ] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
+    at_rest: Annotated[
+        int, typer.Option("--rest", help="Pods of jobs that are at rest: only that is measured then.")
+    ] = 0,
+    others: Annotated[int, typer.Option(help="Pods of somebody else beside those at rest.")] = 0,
 ) -> None:
     """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
     if rate and not minutes:
         raise BenchError(f"rate={rate:g}: write --churn MINUTES, too")
     progress = Progress()
+    if at_rest:
+        resting = run_rest(rest.Plan(at_rest, others, size), name=name, replicas=replicas, keep=keep, progress=progress)
+        rest_report.show(resting, page)
+        return
     plan = Scenario(jobs=jobs, size=size, tries=tries)
     figures, came = run(plan, name=name, replicas=replicas, keep=keep, progress=progress, minutes=minutes, rate=rate)
     if figures:
@@ -97,15 +119,31 @@ def run(
         return figures, came
 
 
+def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress: Progress) -> rest.Resting:
+    """Many pods at rest, in a cluster of that name."""
+    with standing(
+        name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
+    ) as place:
+        rest.fill(place, plan, progress)
+        return rest.measure(place, plan, replicas, progress)
+
+
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
     """The crowds from the smallest to the largest; the operator's end and start; then the plain client, without it."""
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}
+    scaled: list[Reaction] = []
+    freed: list[Reaction] = []
     for jobs in plan.crowds:
         crowds.append(_crowd(place, plan, jobs, progress))
         if jobs == plan.jobs:
             objects = plain.recorded(place)
+            with progress.step(
+                f"{plan.tries} jobs are scaled up, and {plan.tries} GPUs become free for jobs that wait"
+            ):
+                scaled = single.scaled_by_operator(place, plan, plan.names(jobs)[-plan.tries :])
+                freed = single.freed_by_operator(place, plan, progress)
         if jobs != plan.crowds[-1]:
             fill.clear(place)
     *_, one, two, three = plan.names(plan.crowds[-1])
@@ -125,14 +163,19 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         fill.clear(place)
     with progress.step("only the pods, by a plain client"):
         pods_only = plain.pods_only(place, plan, objects)
-    with progress.step(f"{plan.tries} of those pods are lost, and a bare client posts them again"):
-        bare_lost = single.by_bare_client(place, objects, plan.names(plan.jobs)[: plan.tries])
+    with progress.step(f"a bare client answers {plan.tries} losses, freed GPUs and jobs that are scaled up"):
+        names = plan.names(plan.jobs)[: plan.tries]
+        bare_lost = single.lost_by_bare_client(place, objects, names)
+        bare_freed = single.freed_by_bare_client(place, plan, objects)
+        bare_scaled = single.scaled_by_bare_client(place, plan, objects, names)
     return Figures(
         crowds=crowds,
         main=plan.jobs,
         same_objects=same_objects,
         pods_only=pods_only,
         bare_lost=bare_lost,
+        freed=Beside(freed, bare_freed),
+        scaled=Beside(scaled, bare_scaled),
         killed_s=killed,
         stopped_s=stopped,
         start_s=started,
@@ -145,7 +188,7 @@ def _crowd(place: Place, plan: Scenario, jobs: int, progress: Progress) -> Crowd
     with progress.step(f"{jobs} jobs of {plan.size} pods at once"):
         filled = fill.by_operator(place, plan, jobs, leader)
     with progress.step(f"{plan.tries} of them lose a worker, and change without effect"):
-        lost = single.by_operator(place, names[: plan.tries])
+        lost = single.lost_by_operator(place, names[: plan.tries])
         place.quiet()
         unchanged = unchanged_passes(place, leader, jobs=[(NAMESPACE, name) for name in names[: plan.tries]])
     return Crowd(fill=filled, lost=lost, unchanged=unchanged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from benchmarks.live.audit import Write
@@ -120,14 +120,26 @@ def by_operator(place: Place, plan: Scenario, jobs: int, leader: Operator) -> Fi
     )
 
 
-def until_ready(place: Place, jobs: Collection[str], pods: int, *, since: float) -> Curve:
-    """Until so many pods of these jobs, all created since that moment, are ready; how they came."""
+def until_ready(
+    place: Place,
+    jobs: Collection[str],
+    pods: int,
+    *,
+    since: float,
+    seconds: float = FILL_SECONDS,
+    told: Callable[[int], None] = lambda _: None,
+) -> Curve:
+    """Until so many pods of these jobs, all created since that moment, are ready; how they came.
+
+    `told` is called with how many are, look by look.
+    """
 
     def look() -> Curve | None:
         made = curve(place.audit.read(), jobs, since=since)
+        told(len(made.ready))
         return made if len(made.ready) >= pods else None
 
-    return place.until(f"{pods} pods to be ready", look, seconds=FILL_SECONDS, pause=LOOK_SECONDS)
+    return place.until(f"{pods} pods to be ready", look, seconds=seconds, pause=LOOK_SECONDS)
 
 
 def clear(place: Place) -> None:

@@ -44,7 +44,12 @@ def test_the_plain_client_writes_as_many_pods(figures):
     pods = SMALL.jobs * SMALL.size
     for made in (figures.same_objects, figures.pods_only):
         assert (len(made.created), len(made.ready)) == (pods, pods)
-    assert len(figures.bare_lost) == SMALL.tries
+
+
+def test_each_change_is_answered_once_by_the_operator_and_by_the_bare_client(figures):
+    for beside in (figures.lost, figures.freed, figures.scaled):
+        for answers in (beside.ours, beside.bare):
+            assert len({each.created.name for each in answers}) == len(answers) == SMALL.tries
 
 
 def test_every_figure_of_the_last_line_was_measured(figures):
