@@ -18,7 +18,7 @@ from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.planner import Planner

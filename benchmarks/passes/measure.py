@@ -20,9 +20,9 @@ from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.failure_logs import FailureLogs

@@ -30,9 +30,9 @@ from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.job_feed import JobFeed
-from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture

@@ -24,7 +24,7 @@ from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract

@@ -8,9 +8,9 @@ import pytest
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.status_times import MESSAGE_SECONDS, REPORT_SECONDS
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape

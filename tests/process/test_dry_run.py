@@ -10,7 +10,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.dry_run import DryRun, DryRunner, as_one
+from elastic_operator.loop.reclaim.dry_run import DryRun, DryRunner, as_one
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 from elastic_api.what_if import KEEP
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.forecasts import Forecasts
+from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.forecast.answer import Answer, no_answer

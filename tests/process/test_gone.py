@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop import breaker
-from elastic_operator.loop.breaker import MINUTE, Gone
+from elastic_operator.loop.reclaim import breaker
+from elastic_operator.loop.reclaim.breaker import MINUTE, Gone
 from elastic_operator.plan.facts.snapshot import Taker
 from tests.simulate.moments import Moments
 

@@ -9,7 +9,7 @@ import pytest
 
 from elastic_operator.cluster.errors import ApiError, Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Nomination
 from tests.cluster_unit.build import pod, pod_dict

@@ -28,7 +28,7 @@ from elastic_operator.plan.facts.snapshot import Node, PendingPod
 from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod

@@ -24,7 +24,7 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Brakes, PodShape

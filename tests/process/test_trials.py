@@ -11,9 +11,9 @@ import pytest
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import trials
-from elastic_operator.loop.dry_run import DryRun
-from elastic_operator.loop.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
+from elastic_operator.loop.reclaim import trials
+from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments

@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.troubles import LONGEST_SECONDS, Troubles
+from elastic_operator.loop.writes.troubles import LONGEST_SECONDS, Troubles
 from tests.plan.jobs import make_job
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state

@@ -13,9 +13,9 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.status_times import REPORT_SECONDS
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.times import JobTimes

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.read import ledger

@@ -11,8 +11,8 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop import reconciler, wording
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
-from elastic_operator.read import pending_pods as waiting_pods
 from elastic_operator.read import specs
+from elastic_operator.read.pending import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastic_api.what_if import ANNOTATION_WHAT_IF, KEEP, ONCE, ONCE_SECONDS
-from elastic_operator.loop import what_ifs
+from elastic_operator.loop.forecast import what_ifs
 from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.kit.requests import makes_a_pod

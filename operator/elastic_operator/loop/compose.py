@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.act import Actor
-from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.dry_run import DryRunner
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.nominator import Nominator
-from elastic_operator.loop.reclaim_reports import ReclaimReports
+from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.dry_run import DryRunner
+from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.record import Planned

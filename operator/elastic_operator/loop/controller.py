@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.breaker import Breaker
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.pace import Pace
-from elastic_operator.loop.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner

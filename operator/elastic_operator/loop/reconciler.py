@@ -15,11 +15,11 @@ from math import inf
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
-from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
-from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.master import changed_route
+from elastic_operator.loop.reclaim.making_way import MakingWay
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.wording import Wording
+from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
+from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job

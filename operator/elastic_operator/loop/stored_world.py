@@ -10,7 +10,7 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot

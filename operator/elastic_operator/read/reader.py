@@ -13,8 +13,8 @@ from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.outside_changes import Outside
-from elastic_operator.read.pending_pod import Barred
-from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.sightings import Sightings

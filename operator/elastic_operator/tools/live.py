@@ -10,9 +10,9 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
 from elastic_operator.read.bulkhead import Bulkhead

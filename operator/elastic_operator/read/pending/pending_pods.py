@@ -18,11 +18,11 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_operator.plan.record import same_objects
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.gang_key import gang_of
-from elastic_operator.read.gang_places import GangPlaces
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pod import Around, Barred, Volumes, claims_of, may_evict, pending_pod_of
-from elastic_operator.read.whole_gangs import WholeGangs
+from elastic_operator.read.pending.gang_key import gang_of
+from elastic_operator.read.pending.gang_places import GangPlaces
+from elastic_operator.read.pending.pending_pod import Around, Barred, Volumes, claims_of, may_evict, pending_pod_of
+from elastic_operator.read.pending.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
 MOST_PROLONGED_SECONDS = 600.0

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
-from elastic_operator.read.gang_key import may_be_split
+from elastic_operator.read.pending.gang_key import may_be_split
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"

@@ -14,7 +14,7 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, Forbidden, PodRefused, Unreachable, refuses_pod
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.networking import Networking
+from elastic_operator.loop.writes.networking import Networking
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract

@@ -24,7 +24,7 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ApiError, ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.create import raise_refusal
+from elastic_operator.loop.writes.create import raise_refusal
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from elastic_worker import contract

@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 
 from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.loop.line import Line
+from elastic_operator.loop.forecast.line import Line
+from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.what_ifs import WhatIfs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps

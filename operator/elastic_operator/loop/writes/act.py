@@ -17,9 +17,9 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.create import Creator, together
-from elastic_operator.loop.job_status import JobStatuses, Written, nobody
-from elastic_operator.loop.master import Masters
+from elastic_operator.loop.writes.create import Creator, together
+from elastic_operator.loop.writes.job_status import JobStatuses, Written, nobody
+from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import DeletePod, Event, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.job.counts import with_created

@@ -23,9 +23,9 @@ from elastic_operator.cluster.errors import (
     ServerError,
     TooManyRequests,
 )
-from elastic_operator.loop.act import Actor
-from elastic_operator.loop.status_times import StatusTimes
-from elastic_operator.loop.troubles import Troubles
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.status_times import StatusTimes
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
 from elastic_operator.plan.facts.job import Job

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
-from elastic_operator.loop.dry_run import DryRun
+from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds

@@ -20,10 +20,10 @@ from functools import partial
 from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.breaker import Breaker
-from elastic_operator.loop.dry_run import DryRun
-from elastic_operator.loop.nominator import Nominator
-from elastic_operator.loop.trials import Trials
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
