@@ -27,7 +27,7 @@ class Mistaken:
         return self._real.allocate(replace(snapshot, teams=teams))
 
 
-def foresight(now):
+def steady(now):
     """One whose first look is that allocator's."""
     found = SteadyAllocator()
     found._now = now
@@ -49,7 +49,7 @@ def world(*jobs):
 def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why():
     taken = Mistaken().allocate(world(OWNER, TAKER))
     assert notation(taken["owner"]) == "m0 w0 -w2 -w1"
-    found = foresight(Mistaken()).allocate(world(OWNER, TAKER))
+    found = steady(Mistaken()).allocate(world(OWNER, TAKER))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].limit == "WouldNotLast"
     assert "Of the 2 pods that it would have, 2 would go at once" in found["taker"].message
@@ -57,7 +57,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
 
 
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
-    found, before = foresight(Mistaken()), world(OWNER, TAKER)
+    found, before = steady(Mistaken()), world(OWNER, TAKER)
     assert found.allocate(before).would_not_last.keys() == {"taker"}
     assert found.again_at == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
@@ -75,7 +75,7 @@ def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
 def test_others_get_what_is_theirs_in_the_same_pass():
     borrower = make_job("borrower", 1, 4, on="n2 n2 n2 n2", team="blue", shape=make_shape(node_selector=THERE))
     entitled = make_job("entitled", 2, team="gold", shape=make_shape(node_selector=THERE))
-    found = foresight(Mistaken()).allocate(world(OWNER, TAKER, borrower, entitled))
+    found = steady(Mistaken()).allocate(world(OWNER, TAKER, borrower, entitled))
     assert found.would_not_last.keys() == {"taker"}
     assert (notation(found["borrower"]), notation(found["entitled"])) == ("m0 w0 -w2 -w1", "~m0@n2 ~w0@n2")
 

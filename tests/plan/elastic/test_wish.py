@@ -95,7 +95,7 @@ def test_a_new_master_is_made_with_those_who_wait_and_those_who_come_with_it():
 
 def test_nobody_is_told_anything_while_the_job_ends():
     pods = (make_master(), ended(make_worker(0), 0), make_worker(1))
-    assert plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-1"])).membership is None
+    assert plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-1"])).wish is None
 
 
 def test_in_torchrun_mode_there_is_no_such_thing():
