@@ -128,7 +128,10 @@ class Operator:
 
         controller.run_pass = timed  # type: ignore[method-assign]
 
-    def _decided(self, decisions: Decisions) -> None:
+    def _decided(self, decisions: Decisions | None) -> None:
+        if decisions is None:
+            self._statuses.pass_failed()
+            return
         self._statuses.pass_ended(decisions)
 
     def _wake(self) -> None:

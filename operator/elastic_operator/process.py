@@ -238,8 +238,12 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _decided(self, decisions: Decisions) -> None:
-        """A pass is over, with this result."""
+    def _decided(self, decisions: Decisions | None) -> None:
+        """A pass is over, with this result; or it has failed."""
+        if decisions is None:
+            if self.statuses is not None:
+                self.statuses.pass_failed()
+            return
         snapshot = decisions.observed.snapshot
         self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:

@@ -135,7 +135,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def story(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts))
+        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _decided=Mock()))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))

@@ -196,7 +196,9 @@ class World:
             self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
-        self.troubles.clear(f"uid-{job}")
+        obs = self.look().obs.get(f"uid-{job}")
+        if obs is not None:
+            self.troubles.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
         (self.refused.add if refused else self.refused.discard)(job)

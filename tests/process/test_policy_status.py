@@ -184,6 +184,19 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
     assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
 
 
+async def test_nothing_is_written_of_a_pass_after_which_another_one_has_failed(here: World):
+    here.api.fail("PATCH", 500)
+    here.apply("a", namespaces=["a"])
+    here.run_pass()
+    await at_rest()
+    here.statuses.pass_failed()
+    await asyncio.sleep(60)
+    assert here.writes == 1
+    here.run_pass(3)
+    await asyncio.sleep(60)
+    assert here.used("a") == 3
+
+
 async def test_a_failure_is_logged_once_however_often_it_is_tried(here: World, caplog: pytest.LogCaptureFixture):
     here.api.always["PATCH"] = 403
     here.apply("a", namespaces=["a"])

@@ -44,7 +44,7 @@ def make_controller(
     poller: MasterPoller,
     fresh: Callable[[], bool],
     planned: Callable[[Planned], None] = lambda _: None,
-    decided: Callable[[Decisions], None] = lambda _: None,
+    decided: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 

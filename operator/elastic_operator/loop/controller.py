@@ -41,7 +41,8 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        decided: Called at the end of each pass with what it came to.
+        decided: Called at the end of each pass with what it came to; with None where that must not be read any more,
+            as the next pass has failed.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        decided: Callable[[Decisions], None],
+        decided: Callable[[Decisions | None], None],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
@@ -204,6 +205,7 @@ class Controller:
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
+        self._decided(None)
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""

@@ -63,6 +63,10 @@ class PolicyStatuses:
         self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
         self._upkeep.has_news()
 
+    def pass_failed(self) -> None:
+        """The result of the last pass must not be read any more: the pass that failed has begun to change it."""
+        self._last = None
+
     async def run(self) -> None:
         """Write until cancelled."""
         await self._upkeep.run(self._work)
