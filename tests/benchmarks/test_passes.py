@@ -23,7 +23,7 @@ def after_a_pass(load: Load) -> Operator:
 
 def test_queued_jobs_are_told_that_they_wait_and_get_no_pod():
     operator = after_a_pass(queued_jobs(5, nodes=2))
-    said = [{one["type"]: one["reason"] for one in job.status["conditions"]} for job in operator.stores.jobs]
+    said = [{one["type"]: one["reason"] for one in job.status.unpack()["conditions"]} for job in operator.stores.jobs]
     assert [one["FullSize"] for one in said] == ["InsufficientNodes"] * 5
     assert len(operator.stores.pods) == 2
     assert len(operator.times.passes) == 1
