@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_operator.build.group import POLL_SECONDS, last_place
+from elastic_operator.build.torchrun_group import POLL_SECONDS, last_place
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.build.containers import (

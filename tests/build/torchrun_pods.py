@@ -6,7 +6,7 @@ import re
 from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_api.job import JobSpec
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import Place, last_place
 from elastic_worker.contract import ENV_LOCAL_ADDR, ENV_MASTER_ADDR, ENV_MASTER_PORT, ENV_RDZV_ENDPOINT
 from tests.build.containers import Container, start
 from tests.build.objects import env_of, make_pod

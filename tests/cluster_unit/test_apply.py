@@ -274,10 +274,10 @@ def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
 
 async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
     job = api.put(JOB, {})
-    await apply.delete_job(session, "a", "toy", uid="re-created")
+    assert not await apply.delete_job(session, "a", "toy", uid="re-created")
     assert api.find(JOB)
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
     assert not api.find(JOB)
     assert api.seen[-1][3]["propagationPolicy"] == "Background"
 

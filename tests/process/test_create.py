@@ -8,8 +8,8 @@ from typing import Any
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import create
-from elastic_operator.loop.create import MOST_PODS, Creator
+from elastic_operator.loop.writes import create
+from elastic_operator.loop.writes.create import MOST_PODS, Creator
 from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 

@@ -7,8 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_api.status import QueuePlace, Training
-from elastic_operator.loop import line
-from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, TOLD_SECONDS, Line
+from elastic_operator.loop.forecast import line
+from elastic_operator.loop.forecast.line import (
+    LOOK_SECONDS,
+    MORE_SECONDS,
+    MOST_AT_ONCE,
+    STARTS_SECONDS,
+    TOLD_SECONDS,
+    Line,
+)
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import at

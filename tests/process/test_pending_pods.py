@@ -26,8 +26,9 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
 from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -60,6 +61,7 @@ class World:
             nodes=self.nodes,
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
+            bulkhead=Bulkhead(),
             barred=lambda uid: self.barred.get(uid),
             makes_way=lambda node: node in self.emptied,
         )

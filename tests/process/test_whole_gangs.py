@@ -7,8 +7,8 @@ from math import ceil
 import pytest
 
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.read.gang_key import gang_of, may_be_split
-from elastic_operator.read.whole_gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.read.pending.gang_key import gang_of, may_be_split
+from elastic_operator.read.pending.whole_gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_request
 

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state
@@ -214,8 +214,8 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, share: Assignment | None, now: float) -> Plan:
-    return replace(plan_aside(job, share, now), status=job.status)
+def _untold(job: Job, assignment: Assignment | None, now: float) -> Plan:
+    return replace(plan_aside(job, assignment, now), status=job.status)
 
 
 def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:

@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.loop import act
+from elastic_operator.loop.writes import act
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, jobs, policies, shapes, specs
-from elastic_operator.read import pending_pods as requests
 from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
+from elastic_operator.read.pending import pending_pods as requests
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator

@@ -148,7 +148,7 @@ async def ensure_network_policy(
     wanted = _without_empty(manifest["spec"])
 
     def is_right(known: CustomObject) -> bool:
-        return bool(_without_empty(known.spec) == wanted)
+        return bool(_without_empty(known.spec.unpack()) == wanted)
 
     kind = "NetworkPolicy"
     await _ensure(
@@ -278,15 +278,21 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> None:
-    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns."""
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
+    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
+
+    Whether it is gone: one with finalizers stays until these are taken off, and is answered with.
+    """
     options = {**_delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
         options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
-        await session.delete(_job(namespace, name), options)
-    except (NotFound, Conflict):
-        return
+        answer = await session.delete(_job(namespace, name), options)
+    except NotFound:
+        return True
+    except Conflict:
+        return False
+    return answer.get("kind") == "Status"
 
 
 async def read_log_tail(

@@ -95,6 +95,10 @@ class ServerError(ApiError):
     """5xx."""
 
 
+_MAY_CHANGE = ("webhook", "denied request")
+"""What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
+
+
 class PodRefused(ClusterError):
     """The API server refuses a pod as it is: by its template, a quota, a policy, a webhook.
 
@@ -109,8 +113,11 @@ class PodRefused(ClusterError):
 
     @property
     def is_final(self) -> bool:
-        """Whether only another template can help. A webhook may change its mind, whatever code it answers with."""
-        return isinstance(self.error, BadRequest | Invalid) and "webhook" not in self.error.message
+        """Whether only another template can help. A webhook or an admission policy may change its mind, whatever code
+        it answers with.
+        """
+        is_invalid, message = isinstance(self.error, BadRequest | Invalid), self.error.message
+        return is_invalid and not any(sign in message for sign in _MAY_CHANGE)
 
 
 def refuses_pod(error: ApiError) -> bool:

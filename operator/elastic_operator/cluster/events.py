@@ -62,9 +62,7 @@ def pod_subject(pod: Pod) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was written, and how often it has come since. `reported` lags behind `count` while one
-    is queued.
-    """
+    """An event that was written, and how often it has come since. `written` lags behind `count` while one is queued."""
 
     subject: Subject
     event: Event
@@ -80,12 +78,9 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes events. `instance` names this process. `dropped` counts events that were dropped; `on_drop` is called for
-    each.
-    """
+    """Writes events. `instance` names this process. `on_drop` is called for each event that is dropped."""
 
     def __init__(self, session: Session, *, instance: str, on_drop: Callable[[], None] = lambda: None) -> None:
-        self.dropped = 0
         self._on_drop = on_drop
         self._session = session
         self._instance = instance
@@ -100,7 +95,7 @@ class EventRecorder:
     def record_for(self, subject: Subject, event: Event) -> None:
         """Queue `event` of any object, to be written soon."""
         if self._queue.full() or not self._within_rate(subject.uid):
-            self._drop()
+            self._on_drop()
             return
         now, wall = time.monotonic(), self._session.api_time()
         known = self._series.pop((subject.uid, event), None)
@@ -111,10 +106,6 @@ class EventRecorder:
         self._series[series.key] = series
         self._drop_old(now)
         self._queue.put_nowait(series.key)
-
-    def _drop(self) -> None:
-        self.dropped += 1
-        self._on_drop()
 
     def _drop_old(self, now: float) -> None:
         """Forget events that would be new ones if they came again; the oldest are in front."""
@@ -128,10 +119,10 @@ class EventRecorder:
             try:
                 await self._write(key)
             except ClusterError as error:
-                self._drop()
+                self._on_drop()
                 logger.debug("event not written reason=%s", error)
             except Exception:
-                self._drop()
+                self._on_drop()
                 logger.exception("event not written")
             finally:
                 self._queue.task_done()

@@ -16,7 +16,7 @@ WORDING_SECONDS = 0.5
 WORDING_BATCH = 10
 """So many jobs get a new word every so many seconds."""
 STORM_WORDING_SECONDS = 5.0
-"""The same while hundreds of jobs change: their sentences are out of date again at once (24, 156)."""
+"""So many seconds while hundreds of jobs change: their sentences are out of date again at once (24, 156)."""
 
 
 class Wording:

@@ -13,6 +13,7 @@ Of one job:
     demand          what a job asks for: allowed sizes, and the shapes of its pods (kueue: Workload)
     shape           what kube-scheduler asks of a node for a pod of one template
     plan            the writes of one pass for one job, in their order
+    wish            who takes part in an Elastic job, which its master reads from an annotation of its pod
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)

@@ -19,8 +19,6 @@ def renew_demand(world: World, record: Record, obs: Observation) -> None:
     """Note what the job demands; the same object as before while nothing that it is made from changes."""
     job, known = obs.job, record.demanded
     may_take, is_trusted = world.may_take(job), world.is_trusted(job)
-    if known is not None and known.may_take is not may_take:
-        world.answered()
     if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
         known = None
     if not obs.wants_pods:
@@ -59,7 +57,7 @@ def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...])
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+    return as_it_is(demand) if obs.job.needs_edit or obs.status.held_until else demand
 
 
 def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:

@@ -10,7 +10,7 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.group import is_to_be_heard
+from elastic_operator.plan.job.master_report import is_to_be_heard
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_MASTER, STATUS_PORT
 

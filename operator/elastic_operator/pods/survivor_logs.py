@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import Place, last_place
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
 from elastic_operator.read.touched import Touched
 from elastic_worker.contract import MAIN_CONTAINER
 
@@ -104,7 +104,7 @@ class SurvivorLogs:
             try:
                 shown = left.uids if await self._are_a_group(asked, left) else frozenset()
             except Exception:
-                log.exception("job=%s its pods' logs are beyond understanding", asked.job_uid)
+                log.exception("job=%s its pods count as not training on: reading their logs raised", asked.job_uid)
                 shown = frozenset()
             if shown != asked.group.pods:
                 asked.group = Group(asked.group.asked_since, shown)

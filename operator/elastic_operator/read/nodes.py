@@ -179,7 +179,7 @@ class Nodes:
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
         name = stored.metadata.name
-        key = (self._ledger.revision(name), self._ledger.outsiders(name, apart), going)
+        key = (self._ledger.revision(name), self._ledger.own_besides(name, apart), going)
         known = self._known.get(name)
         if known is not None and known[0] is stored and known[1] == key:
             return known[2]

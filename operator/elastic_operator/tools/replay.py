@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
 from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
 from elastic_operator.tools.recording import Recording
@@ -117,7 +118,8 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
         for pod in plan.deletes
     )
     yield from (
-        f"create {d.job.name}-{pod.role}-{pod.index}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates
+        f"create {pod_name(d.job.name, pod.role, pod.index)}{f' on {pod.node}' if pod.node else ''}"
+        for pod in plan.creates
     )
     if plan.delete_job:
         yield "delete the job"

@@ -19,9 +19,15 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring one after the other in line. What the API server refuses is logged; all else is tried until it answers."""
+    """Bring one after the other in line. What the API server refuses is logged; all else is tried until it answers.
+
+    An error of the operator's own is logged, too, and holds up no other job (88).
+    """
     for job in jobs:
-        await _until_answered(session, network, job.metadata)
+        try:
+            await _until_answered(session, network, job.metadata)
+        except Exception:
+            log.exception("job=%s/%s its NetworkPolicy cannot be made", job.metadata.namespace, job.metadata.name)
 
 
 async def _until_answered(session: Session, network: JobNetwork, job: objects.CustomMeta) -> None:

@@ -77,7 +77,7 @@ class PlainPodQuotas:
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
-        if old is None or new is None or old.spec != new.spec:
+        if old is None or new is None or old.spec.unpack() != new.spec.unpack():
             self._upkeep.has_news()
 
     async def run(self) -> None:
@@ -112,7 +112,7 @@ class PlainPodQuotas:
             return write.known is None and write.limits is None
         wanted = self._manifest(write.namespace, write.limits)["spec"]
         hard = {f"requests.{name}": gpus for name, gpus in write.limits.items()}
-        return _hard_of(write.known) == hard and _others(write.known.spec) == _others(wanted)
+        return _hard_of(write.known) == hard and _others(write.known.spec.unpack()) == _others(wanted)
 
     def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
         return build_resource_quota(namespace, limits, classes=self._classes)
@@ -147,7 +147,7 @@ class PlainPodQuotas:
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
     """The quota's limits as numbers; None if somebody wrote something else."""
     try:
-        return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
+        return {name: units(quantity) for name, quantity in (quota.spec.unpack().get("hard") or {}).items()}
     except QuantityError:
         return None
 

@@ -83,7 +83,7 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     settings = Settings()
     snapshot = make_snapshot(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
     allocation = allocate(snapshot)
-    assert all(len(allocation.share(uid).create) == 2 for uid in allocation)
+    assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1})
+    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.waiting) == (["uid-master-0"], (new,))
     assert found.taken_indices == {3}
@@ -241,4 +241,4 @@ def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_st
 
 def test_the_settings_say_whether_and_how_long_nodes_are_asked_for():
     asked = Settings.model_validate({"provisioning": "PendingPods", "provisioningDelaySeconds": 5})
-    assert (Settings().pending_pods, asked.pending_pods) == (None, Provisioning(5, 900))
+    assert (Settings().node_provisioning, asked.node_provisioning) == (None, Provisioning(5, 900))

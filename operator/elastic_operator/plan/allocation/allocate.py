@@ -92,7 +92,7 @@ def next_change(snapshot: Snapshot) -> float:
         return teams.get(snapshot.team_of.get(job.namespace, ""))
 
     times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
-    waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
+    waiting = (job for job in snapshot.jobs if job.waiting_since and job.lacks_minimum)
     waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
@@ -103,6 +103,11 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
+    yield from ends_of_protection(job, team)
+
+
+def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
+    """The times from which on others may have a running job go as a whole (epoch seconds)."""
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

@@ -9,8 +9,8 @@ from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.node_requests import go_on_waiting, new_roles, seats_without_pods
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Slot
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def settle_readiness(state: AllocationState) -> None:
@@ -63,13 +63,13 @@ def _slots(state: AllocationState, entry: JobEntry) -> Iterator[Slot]:
     """The pods to create, the master first; workers get the lowest free indices."""
     indices = _free_indices(entry)
     for role in new_roles(entry):
-        yield Slot(role, 0 if role == MASTER else next(indices), None, ready=True)
-    for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != MASTER):
+        yield Slot(role, 0 if role == ROLE_MASTER else next(indices), None, ready=True)
+    for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != ROLE_MASTER):
         node = state.board.nodes[seat.node].name if entry.ask(seat.role).shape.pinnable else None
-        yield Slot(seat.role, 0 if seat.role == MASTER else next(indices), node, seat.ready)
+        yield Slot(seat.role, 0 if seat.role == ROLE_MASTER else next(indices), node, seat.ready)
 
 
 def _free_indices(entry: JobEntry) -> Iterator[int]:
     pods = (*entry.job.members, *entry.job.waiting)
-    taken = entry.job.taken_indices | {pod.index for pod in pods if pod.role == WORKER}
+    taken = entry.job.taken_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
+from elastic_worker.contract import ROLE_MASTER
 
 
 class Seat(NamedTuple):
@@ -32,7 +33,7 @@ class JobEntry:
     limits let it keep, those to keep longest first; `kept` are the members that it keeps. `at` maps each member's uid
     to the number of the node that it is counted on.
 
-    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `reserves`: it is
+    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `saves_up`: it is
     not served, but its seats are held for it (37). `asks`: pods of it ask for new nodes, for what its minimum lacks
     (49).
 
@@ -53,7 +54,7 @@ class JobEntry:
     seats: tuple[Seat, ...] = ()
     served: bool = False
     displaced: bool = False
-    reserves: bool = False
+    saves_up: bool = False
     asks: bool = False
     losses: int = 0
     takers: tuple[JobEntry, ...] = ()
@@ -94,15 +95,15 @@ class JobEntry:
     @property
     def has_master(self) -> bool:
         """Whether it keeps a master or gets one."""
-        return bool(self.kept and self.kept[0].role == MASTER) or any(s.role == MASTER for s in self.seats)
+        return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
 
     @property
     def starts_anew(self) -> bool:
         """Whether it gets a new master in place of its old one. Then no member goes on, as a group ends with its master
         (13).
         """
-        had_master = bool(self.staying) and self.staying[0].role == MASTER
-        return had_master and self.gives and any(seat.role == MASTER for seat in self.seats)
+        had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
+        return had_master and self.gives and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
     def complete(self) -> bool:
@@ -160,7 +161,7 @@ class JobEntry:
 
     def ask(self, role: str) -> PodRequirements:
         """What a pod of that role asks of its node."""
-        return self.master if role == MASTER else self.worker
+        return self.master if role == ROLE_MASTER else self.worker
 
     @property
     def near(self) -> frozenset[int]:
@@ -175,11 +176,7 @@ class JobEntry:
     @property
     def largest_gpus(self) -> int:
         """The GPUs of its largest size."""
-        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
-
-    def gpus_at(self, size: int) -> int:
-        """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
+        return self.job.gpus_at(self.sizes[-1]) if self.sizes else 0
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

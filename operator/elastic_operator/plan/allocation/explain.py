@@ -15,8 +15,8 @@ from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_tim
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_ask
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.text import listed, pods
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
 """This many names are spelled out; the rest is counted."""
@@ -118,11 +118,11 @@ class Explainer:
         """The role that is hardest to place, with how many of it."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
-            return _Need(entry, size, WORKER, workers + master, self._supplies.of(entry.worker))
-        lone_master = _Need(entry, size, MASTER, 1, self._supplies.of(entry.master))
+            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
+        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.of(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(entry, size, WORKER, workers, self._supplies.of(entry.worker))
+        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Why:
         supply = need.supply
@@ -213,7 +213,7 @@ def _head(entry: JobEntry) -> str:
 
 def _wanted_gpus(entry: JobEntry) -> str:
     size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
+    return f"{_head(entry)} {pods(size)} have {entry.job.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
@@ -223,10 +223,8 @@ def _wanted(need: _Need) -> str:
 
 
 def _more(need: _Need) -> str:
-    what = need.role if need.role == MASTER else str(need.count)
-    return f"{'A' if need.role == MASTER else what} {'master' if need.role == MASTER else 'more'} need" + (
-        "s " if need.count == 1 else " "
-    )
+    who = "A master" if need.role == ROLE_MASTER else f"{need.count} more"
+    return f"{who} needs " if need.count == 1 else f"{who} need "
 
 
 def _amounts(need: _Need, names: list[str]) -> str:

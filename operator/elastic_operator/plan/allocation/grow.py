@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.preemption.preempt import displace
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 TooMany = dict[tuple[Account, PodRequirements, bool], int]
 """The number of pods of a shape that could not be placed for a team, even at others' cost."""
@@ -89,7 +89,7 @@ def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too
     key = (account, entry.worker, master)
     if workers >= too_many.get(key, workers + 1):
         return False
-    roles = [MASTER] * master + [WORKER] * workers
+    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if displace(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
         return True
     too_many[key] = workers

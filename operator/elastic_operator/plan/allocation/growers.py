@@ -13,8 +13,8 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry
 
 Turn = tuple[bool, int, int, float, str]
-Entry = tuple[Turn, JobEntry]
-Groups = dict[Hashable, list[Entry]]
+_Placed = tuple[Turn, JobEntry]
+_Groups = dict[Hashable, list[_Placed]]
 
 
 def turn(entry: JobEntry) -> Turn:
@@ -40,7 +40,7 @@ class Growers:
     """The jobs that may grow, in their groups, in the order in which they grow."""
 
     def __init__(self) -> None:
-        self._groups: dict[Account | None, Groups] = {}
+        self._groups: dict[Account | None, _Groups] = {}
         self._places: dict[JobEntry, tuple[Hashable, Turn]] = {}
 
     def add(self, entry: JobEntry, now: float) -> None:
@@ -74,9 +74,9 @@ class Queue:
     of its own.
     """
 
-    def __init__(self, groups: Groups, touched: Set[JobEntry]) -> None:
+    def __init__(self, groups: _Groups, touched: Set[JobEntry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
-        self._heads: dict[Hashable, Entry] = {}
+        self._heads: dict[Hashable, _Placed] = {}
         self._touched = touched
         self._again: set[JobEntry] = set()
         for key in groups:
@@ -112,7 +112,7 @@ class Queue:
         del self._heads[key], self._groups[key]
 
     def _advance(self, key: Hashable) -> None:
-        entry: Entry | None = next(self._groups[key], None)
+        entry: _Placed | None = next(self._groups[key], None)
         if entry is None:
             self._heads.pop(key, None)
         else:
@@ -124,5 +124,5 @@ def may_grow(entry: JobEntry) -> bool:
     return entry.served and bool(entry.sizes) and entry.next_size is not None
 
 
-def _place(entry: Entry) -> Turn:
+def _place(entry: _Placed) -> Turn:
     return entry[0]

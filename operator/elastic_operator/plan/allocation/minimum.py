@@ -16,8 +16,8 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MOST_NEW_PLACES = 32
 """A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
@@ -40,7 +40,7 @@ def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
         state.taken.braked.pop(entry, None)
-        state.set_reserves(entry, False)
+        state.set_saves_up(entry, False)
     elif entry.displaced:
         state.release_all(entry)
 
@@ -71,7 +71,7 @@ def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bo
     shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
     if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = entry.taker in state.taken.going_on
+    going_on = state.taken.goes_on(entry)
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
     if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False
@@ -110,7 +110,7 @@ def _may_use_idle(state: AllocationState, entry: JobEntry, need: int) -> bool:
 def _orders(entry: JobEntry) -> list[list[str]]:
     """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
     master, workers = entry.missing(entry.minimum)
-    roles = [MASTER] * master + [WORKER] * workers
+    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
@@ -132,8 +132,8 @@ def reserve(state: AllocationState, entry: JobEntry) -> None:
         return
     if account and any(one.foreign + need > one.limit for one in account.path):
         return
-    for role in [MASTER] * master + [WORKER] * workers:
+    for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
         seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.ask(role).gpus) else None
         if seat is not None:
-            state.set_reserves(entry, True)
-            state.sit(entry, seat)
+            state.set_saves_up(entry, True)
+            state.seat(entry, seat)

@@ -17,8 +17,8 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 Taken = Sequence[tuple[int, Collection[tuple[JobEntry, Seat]]]]
 """The nodes with room that is meant for pods to come, and these pods."""
@@ -125,4 +125,4 @@ def _roles_to_come(entry: JobEntry) -> list[str]:
     if not entry.asks:
         return [seat.role for seat in entry.seats]
     master, workers = entry.missing(entry.minimum)
-    return [MASTER] * master + [WORKER] * workers
+    return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -20,15 +20,18 @@ _KEEPS = "So it keeps what it has, and is decided on again with the next change.
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23)."""
+    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+
+    It must not be read any more once its state serves the next pass.
+    """
 
     def __init__(self, state: AllocationState) -> None:
-        self._state = state
+        self._own, self._serial = state, state.serial
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
-        self._shares: dict[str, Assignment] = {}
+        self._assignments: dict[str, Assignment] = {}
         self._grants: dict[str, Grant] = {}
-        self.left_out: Mapping[str, str] = {}
+        self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
@@ -43,10 +46,10 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            share, why = self.share(uid), self._why(entry)
-            takers = entry.takers if share.release else ()
+            assignment, why = self.assignment(uid), self._why(entry)
+            takers = entry.takers if assignment.release else ()
             self._grants[uid] = Grant(
-                *share,
+                *assignment,
                 why.limit,
                 why.message,
                 why.wake_at,
@@ -57,8 +60,13 @@ class Allocation(Mapping[str, Grant]):
         return self._grants[uid]
 
     def _why(self, entry: JobEntry) -> Why:
-        told = self.left_out.get(entry.job.uid)
+        told = self.would_not_last.get(entry.job.uid)
         return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+
+    @property
+    def _state(self) -> AllocationState:
+        assert self._own.serial == self._serial, "read after the next pass has begun"
+        return self._own
 
     @property
     def snapshot(self) -> Snapshot:
@@ -87,7 +95,9 @@ class Allocation(Mapping[str, Grant]):
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
         losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
-        found = (_eviction(entry, self.share(entry.job.uid)) for entry in sorted(losing, key=lambda entry: entry.rank))
+        found = (
+            _eviction(entry, self.assignment(entry.job.uid)) for entry in sorted(losing, key=lambda entry: entry.rank)
+        )
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
@@ -130,7 +140,7 @@ class Allocation(Mapping[str, Grant]):
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
         entry = self._entries[uid]
         takers = {pod: taker.job.uid for pod, taker in self._takers.get(entry, {}).items()}
-        return staying(entry.job, self.share(uid), takers, waiting)
+        return staying(entry.job, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -138,24 +148,22 @@ class Allocation(Mapping[str, Grant]):
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        names = self._state.snapshot.gpu_resources
-        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
-        return sum(member.requests.get(name, 0) for member in gone for name in names)
+        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
-    def share(self, uid: str) -> Assignment:
+    def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
         if entry not in self._state.touched:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest
-        if uid not in self._shares:
-            self._shares[uid] = assignment_of(self._state, entry)
-        return self._shares[uid]
+        if uid not in self._assignments:
+            self._assignments[uid] = assignment_of(self._state, entry)
+        return self._assignments[uid]
 
 
 def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
@@ -174,9 +182,9 @@ def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
     )
 
 
-def _eviction(entry: JobEntry, share: Assignment) -> Eviction:
+def _eviction(entry: JobEntry, assignment: Assignment) -> Eviction:
     takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.job.uid, share.release, _names(takers))
+    return Eviction(entry.job.uid, assignment.release, _names(takers))
 
 
 def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:

@@ -98,7 +98,7 @@ class Roster:
             group.discard(entry)
         if entry.account and entry in self.waiting.get(entry.account, ()):
             self.waiting[entry.account].remove(entry)
-            self.waiting_gpus[entry.account] -= entry.gpus_at(entry.minimum)
+            self.waiting_gpus[entry.account] -= entry.job.gpus_at(entry.minimum)
 
     def _classify(self, entry: JobEntry, now: float) -> None:
         job = entry.job
@@ -107,7 +107,7 @@ class Roster:
             self.odd.add(entry)
         if job.waiting and entry.account and job.sizes:
             self.waiting.setdefault(entry.account, set()).add(entry)
-            self.waiting_gpus[entry.account] += entry.gpus_at(entry.minimum)
+            self.waiting_gpus[entry.account] += entry.job.gpus_at(entry.minimum)
         if not (job.wants and entry.sizes):
             return
         if not entry.served:
@@ -121,7 +121,7 @@ class Roster:
 def over_per_job_limit(entry: JobEntry, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
-    return most is not None and entry.gpus_at(size) > most
+    return most is not None and entry.job.gpus_at(size) > most
 
 
 def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.touched:
-        if entry.reserves:
+        if entry.saves_up:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
@@ -165,7 +165,7 @@ def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
     None for an entry that has pods, a node or a time of its own.
     """
     job, pending = entry.job, entry.pending
-    if entry.size or entry.displaced or (pending and pending.reserved) or entry.taker in state.taken.going_on:
+    if entry.size or entry.displaced or (pending and pending.reserved) or state.taken.goes_on(entry):
         return None
     if job.waiting or not job.preemptible or job.failed_size is not None or starves(state, entry):
         return None

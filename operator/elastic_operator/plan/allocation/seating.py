@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from elastic_operator.plan.allocation.board import Spot
 from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None:
@@ -21,11 +21,11 @@ def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: 
     them fit.
     """
     if not master:
-        return _seat_alike(state, entry, [WORKER] * workers)
+        return _seat_alike(state, entry, [ROLE_WORKER] * workers)
     if state.board.known_short(entry.master, 1):
         return False
     if entry.master is entry.worker:
-        return _seat_alike(state, entry, [MASTER, *[WORKER] * workers])
+        return _seat_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
     return any(_seat_around(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
 
 
@@ -41,8 +41,8 @@ def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequ
 
 def _seat_around(state: AllocationState, entry: JobEntry, spot: Spot, workers: int) -> bool:
     mark = state.mark()
-    state.sit(entry, Seat(MASTER, *spot))
-    if _seat_roles(state, entry, [WORKER] * workers):
+    state.seat(entry, Seat(ROLE_MASTER, *spot))
+    if _seat_roles(state, entry, [ROLE_WORKER] * workers):
         return True
     state.roll_back(mark)
     return False
@@ -65,5 +65,5 @@ def _seat_roles(state: AllocationState, entry: JobEntry, roles: Iterable[str]) -
         seat = find_seat(state, entry, role)
         if seat is None:
             return False
-        state.sit(entry, seat)
+        state.seat(entry, seat)
     return True

@@ -18,8 +18,8 @@ from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.taken import Taken
-from elastic_operator.plan.facts.roles import MASTER
-from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
+from elastic_operator.plan.facts.snapshot import Member, Snapshot
+from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
@@ -29,12 +29,13 @@ class AllocationState:
     meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
     which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
     the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
-    without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
-    are the gangs served so far, with `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
+    without a node so far that got a place at others' cost. `serial` counts how often it was renewed: what was read from
+    it before holds no more. `serving` is the gang that is being served, `tried_gangs` are the gangs served so far, with
+    `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot, self.serial = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
@@ -43,7 +44,6 @@ class AllocationState:
         self.seated: list[list[tuple[JobEntry, Seat]]] = [[] for _ in self.board.nodes]
         self.in_vain = frozenset[str]()
         self.split_gangs = frozenset[str]()
-        self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
     def renewed(self, snapshot: Snapshot) -> AllocationState:
@@ -52,6 +52,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
+        self.serial += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
@@ -63,7 +64,7 @@ class AllocationState:
         """Bring everything to what the snapshot says, before anything is decided."""
         self.touched: set[JobEntry] = set()
         self.displaced: set[JobEntry] = set()
-        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps, gpus_of=self.gpus_of)
+        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given: dict[Hashable, tuple[int, int]] = {}
@@ -128,7 +129,7 @@ class AllocationState:
     def _want(self, entry: JobEntry, sign: int) -> None:
         if entry.account and entry.job.wants:
             most = entry.job.sizes[-1] if entry.job.sizes else len(entry.kept)
-            held = sum([self.gpus_of(member.requests) for member in entry.kept[:most]])
+            held = sum([member.gpus for member in entry.kept[:most]])
             entry.account.wanted += sign * max(entry.largest_gpus, held)
 
     def _count_unplaced(self, entry: JobEntry) -> None:
@@ -166,7 +167,7 @@ class AllocationState:
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
                 if entry.account:
-                    self.accounts.capacity[entry.job.flavor] += self.gpus_of(member.requests)
+                    self.accounts.capacity[entry.job.flavor] += member.gpus
         self.accounts.divide()
 
     def _hold_promised(self, entry: JobEntry) -> None:
@@ -179,32 +180,24 @@ class AllocationState:
         node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
         if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
             return
-        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
+        self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
-
-    def gpus_of(self, requests: Resources) -> int:
-        """The GPUs among these requests."""
-        known = self._gpus_of.get(id(requests))
-        if known is None:
-            known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
-            self._gpus_of[id(requests)] = known
-        return known[1]
 
     def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
         """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
-    def charge(self, entry: JobEntry, requests: Resources, sign: int, *, planned: bool = False) -> None:
-        """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
+    def charge(self, entry: JobEntry, gpus: int, *, planned: bool = False) -> None:
+        """Count so many GPUs more (or fewer) as used by the job's team."""
         if entry.account:
-            entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible, planned=planned)
+            entry.account.charge(gpus, fixed=not entry.job.preemptible, planned=planned)
 
     def _charge_member(self, entry: JobEntry, member: Member, sign: int) -> None:
         """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
         there (35).
         """
         if member.node is None or member.node in self.board.number:
-            self.charge(entry, member.requests, sign)
+            self.charge(entry, sign * member.gpus)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -213,10 +206,10 @@ class AllocationState:
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
+    def set_saves_up(self, entry: JobEntry, saves_up: bool) -> None:
         """Note whether its seats are only held for it (37)."""
-        if entry.reserves is not reserves:
-            self.journal.set(entry, "reserves", reserves)
+        if entry.saves_up is not saves_up:
+            self.journal.set(entry, "saves_up", saves_up)
 
     def ask_for_nodes(self, entry: JobEntry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
@@ -268,16 +261,16 @@ class AllocationState:
         self.displaced.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
-            self.stand(entry, seat)
+            self.unseat(entry, seat)
         self.release_all(entry)
 
     def shrink(self, entry: JobEntry, size: int) -> None:
         """Release workers, the highest indices first, until the job has that size."""
         for seat in entry.seats[::-1]:
-            if entry.size > size and seat.role != MASTER:
-                self.stand(entry, seat)
+            if entry.size > size and seat.role != ROLE_MASTER:
+                self.unseat(entry, seat)
         for member in entry.kept[::-1]:
-            if entry.size <= size or member.role == MASTER:
+            if entry.size <= size or member.role == ROLE_MASTER:
                 return
             self.release(entry, member)
 
@@ -292,7 +285,7 @@ class AllocationState:
 
     def fits_back(self, entry: JobEntry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
-        return self.has_its_room(entry, member) and not self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT)
+        return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
 
     def has_its_room(self, entry: JobEntry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
@@ -304,7 +297,7 @@ class AllocationState:
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
                 self.restore(entry, member)
-            elif member.role == MASTER:
+            elif member.role == ROLE_MASTER:
                 return
 
     def released(self, entry: JobEntry) -> Iterator[Member]:
@@ -314,11 +307,11 @@ class AllocationState:
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
-    def sit(self, entry: JobEntry, seat: Seat) -> None:
+    def seat(self, entry: JobEntry, seat: Seat) -> None:
         """Give the job a seat, whose room is held from here on."""
         self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
-    def stand(self, entry: JobEntry, seat: Seat) -> None:
+    def unseat(self, entry: JobEntry, seat: Seat) -> None:
         """Take a seat away again."""
         after = list(entry.seats)
         after.remove(seat)
@@ -336,7 +329,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, entry.ask(seat.role).shape.requests, sign, planned=not entry.promised)
+        self.charge(entry, sign * entry.ask(seat.role).gpus, planned=not entry.promised)
         self.touched.add(entry)
 
     def mark(self) -> int:

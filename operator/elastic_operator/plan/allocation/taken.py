@@ -8,34 +8,24 @@ from functools import partial
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Resources
+from elastic_operator.plan.facts.snapshot import Brakes, Member
 
 
 class Taken:
     """The pods of jobs that were taken for others.
 
     `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all: `tally`
-    counts those that go. `braked` are the entries that a brake kept from taking; `going_on` are the uids of takers for
-    which pods were deleted within the last minute.
+    counts those that go. `braked` are the entries that a brake kept from taking.
 
     Args:
         keeps: Whether that job keeps that pod now.
-        gpus_of: The GPUs among what a pod requests.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        brakes: Brakes,
-        *,
-        keeps: Callable[[JobEntry, Member], bool],
-        gpus_of: Callable[[Resources], int],
-    ) -> None:
-        self._journal, self._brakes, self._keeps, self._gpus_of = journal, brakes, keeps, gpus_of
+    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[JobEntry, Member], bool]) -> None:
+        self._journal, self._brakes, self._keeps = journal, brakes, keeps
         self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
         self.tally = Tally(brakes.gone)
         self.braked: dict[JobEntry, Braked] = {}
-        self.going_on = frozenset(taker.uid for taker in brakes.gone.values())
 
     def note(self, owner: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
         """Record that `taker` took these members of the owner."""
@@ -81,7 +71,7 @@ class Taken:
             is_there = owner.at.get(member.uid) == node and owner is not heir
             if is_there and lacking > 0 and not self._keeps(owner, member):
                 passed.append((owner, member))
-                lacking -= self._gpus_of(member.requests)
+                lacking -= member.gpus
             else:
                 rest.append((owner, member))
         self._journal.set(taker, "took", tuple(rest))
@@ -91,6 +81,10 @@ class Taken:
             self._journal.set(heir, "took", (*heir.took, (owner, member)))
             self._attribute(owner, member, heir)
         return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
+
+    def goes_on(self, taker: JobEntry) -> bool:
+        """Whether pods were deleted for it within the last minute."""
+        return taker_of(taker) in self.tally.going_on
 
     # -- brakes --------------------------------------------------------------------------------------------------------
 

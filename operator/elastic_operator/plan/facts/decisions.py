@@ -107,11 +107,12 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
+    """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
-    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
-    PriorityClass instead of the template's (97).
+    `node` is where it is pinned, None for the scheduler's choice. In Elastic mode its environment has the
+    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it uses the Secret of the
+    pods of an older release that it joins. `own_class`: it has the operator's PriorityClass instead of the template's
+    (97).
     """
 
     role: str
@@ -153,7 +154,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Wish:
     """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
 
     name: str
@@ -165,7 +166,7 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `membership` is written to the master of an Elastic job together with the deletes.
+    The `wish` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
@@ -179,7 +180,7 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
-    membership: Membership | None = None
+    wish: Wish | None = None
     wake_at: float | None = None
 
 

@@ -231,6 +231,6 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def stands(self) -> str:
+    def needs_edit(self) -> str:
         """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
         return self.invalid or self.refused

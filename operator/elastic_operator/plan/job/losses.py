@@ -14,13 +14,13 @@ from math import inf
 from elastic_api.status import MAX_AVOIDED, JobStatus, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
 from elastic_operator.plan.job.survivors import go_on
+from elastic_worker.contract import ROLE_MASTER
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
@@ -33,7 +33,7 @@ def losses(obs: Observation, now: float) -> Observation:
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
     the connections to a machine that is off, so the others would wait for it in vain.
     """
-    has_master = bool(obs.live) and obs.live[0].role == MASTER
+    has_master = bool(obs.live) and obs.live[0].role == ROLE_MASTER
     lost = lost_count(obs)
     if obs.live and obs.status.replicas and not has_master:
         lost = max(lost, 1)

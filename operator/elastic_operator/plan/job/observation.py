@@ -14,8 +14,8 @@ from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Tr
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.next_condition import condition
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Observation:
         A job that cannot be read any more, or is held, or whose next pods are refused, may keep its pods.
         """
         spec = self.job.spec
-        waits = self.job.stands or self.status.held_until
+        waits = self.job.needs_edit or self.status.held_until
         over = self.status.finished or self.held_back or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
@@ -134,7 +134,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
+    return obs.live[0] if obs.live and obs.live[0].role == ROLE_MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
-from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.resize import why_smaller
 from elastic_operator.plan.job.waiting import seen_by
+from elastic_worker.contract import ROLE_MASTER
 
 
 def make_plan(
@@ -32,7 +32,7 @@ def make_plan(
         deletes=deletes,
         creates=creates,
         events=obs.events,
-        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == MASTER and p.pod_ip), Route()),
+        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == ROLE_MASTER and p.pod_ip), Route()),
         wake_at=min(wakes, default=None),
     )
 
@@ -48,7 +48,7 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 def releases(obs: Observation, grant: Grant) -> tuple[DeletePod, ...]:
     """The pods that the job gives up by its grant: highest worker index first, the master last."""
-    going = _in_order([pod for pod in obs.live if pod.uid in grant.release])
+    going = leaving_order(pod for pod in obs.live if pod.uid in grant.release)
     return tuple(DeletePod(pod.name, pod.uid, grant.message) for pod in going)
 
 
@@ -56,8 +56,4 @@ def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
     why = why_smaller(grant)[1] if grant is not None else ""
     pods = [pod for pod in obs.job.pods if grant is not None and pod.uid in grant.release]
-    return tuple(DeletePod(pod.name, pod.uid, why) for pod in _in_order(pods))
-
-
-def _in_order(going: list[OwnPod]) -> list[OwnPod]:
-    return sorted(going, key=master_first, reverse=True)
+    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pods))

@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.entry import JobEntry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import WORKER
+from elastic_worker.contract import ROLE_WORKER
 
 Found = list[tuple[tuple[float, ...], int]]
 """A heap of options, as prices and nodes."""
@@ -135,8 +135,10 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
 
 def _as_they_leave(entry: JobEntry) -> Iterable[int]:
     """The nodes of a job's workers, in the order in which these go."""
-    seats = [seat.node for seat in entry.seats[::-1] if seat.role == WORKER]
-    return dict.fromkeys(seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == WORKER and m.uid in entry.at])
+    seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
+    return dict.fromkeys(
+        seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.at]
+    )
 
 
 def _needed(state: AllocationState, taker: JobEntry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:

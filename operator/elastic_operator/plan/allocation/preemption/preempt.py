@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import JobEntry, Seat
+from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
-from elastic_operator.plan.allocation.preemption.units import Offers
 from elastic_operator.plan.allocation.preemption.victims import Victims, clear
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER
 
 
 def displace(
@@ -58,18 +58,18 @@ def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, 
 
 def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options: Options) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(state, taker, role) if _may_use_idle(state, taker, role) else None
+    seat = find_seat(state, taker, role) if _is_lent(state, taker, role) else None
     if seat is None:
         option = options.cheapest(role, need)
         if option is None:
             return False
         clear(state, taker, option.units)
         seat = Seat(role, option.node, ready=False)
-    state.sit(taker, seat)
+    state.seat(taker, seat)
     return True
 
 
-def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
+def _is_lent(state: AllocationState, taker: JobEntry, role: str) -> bool:
     """Whether the team may use an idle GPU, or it is kept for its owner."""
     return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
 
@@ -91,7 +91,7 @@ def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
-        if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
+        if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
         state.taken.note_given_back(entry)
@@ -101,7 +101,7 @@ def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequen
     """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
     mark, here = state.mark(), entry.at.get(member.uid)
     given_up = next((seat for seat in seats if seat.node == here), seats[-1])
-    state.stand(entry, given_up)
+    state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
@@ -125,7 +125,7 @@ def _keep_more(state: AllocationState, entry: JobEntry) -> None:
 
 def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> list[JobEntry] | None:
     """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
-    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
+    if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.at.get(member.uid))
     if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
@@ -136,10 +136,12 @@ def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> 
             state.roll_back(mark)
             return None
         owner, seat = seats[len(moved)]
-        state.stand(owner, seat)
+        state.unseat(owner, seat)
         moved.append((owner, seat.role))
     state.restore(entry, member)
-    if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+    if all(
+        seat_all(state, owner, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for owner, role in moved
+    ):
         return [owner for owner, _ in moved]
     state.roll_back(mark)
     return None

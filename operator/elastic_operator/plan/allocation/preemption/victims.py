@@ -15,8 +15,9 @@ from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import JobEntry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER, master_first
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
 """The index of pods that do not exist yet: they go before any that do."""
@@ -74,7 +75,7 @@ class Unit:
         the master.
         """
         index = _LAST if self.seats else self.members[-1].index
-        is_master = bool(self.members) and self.members[-1].role == MASTER
+        is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
         return -self.entry.rank, is_master, -index
 
 
@@ -143,12 +144,12 @@ class Victims:
 
     def singles(self, entry: JobEntry) -> list[Unit]:
         """The job's pods that go one by one, in the order in which they go, wherever they are."""
-        units = self._singles(entry, _in_order(entry.kept), entry.seats)
+        units = self._singles(entry, leaving_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.cost <= self._most]
 
     def whole(self, entry: JobEntry) -> Unit | None:
         """The unit of all pods of the job, if it may go."""
-        members, seats = _in_order(entry.kept), entry.seats
+        members, seats = leaving_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
@@ -179,7 +180,7 @@ class Victims:
 
     def _units(self, entry: JobEntry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """The units of a job among these pods, in the order in which they go."""
-        members = _in_order(members)
+        members = leaving_order(members)
         singles = self._singles(entry, members, seats)
         yield from singles
         if whole := self._whole(entry, members, seats, besides=len(singles)):
@@ -187,14 +188,16 @@ class Victims:
 
     def _singles(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
         """The units that go one by one. After the first has gone, the answer is the same without it."""
-        workers = [m for m in members if m.role != MASTER]
-        singles = [_of_seat(entry, s) for s in seats if s.role == WORKER] + [self._of_member(entry, m) for m in workers]
+        workers = [m for m in members if m.role != ROLE_MASTER]
+        singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
+            self._of_member(entry, m) for m in workers
+        ]
         if entry is self._taker:
             own = singles[: entry.spare if not entry.has_master else 0]
             return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
-        if entry.reserves:
+        if entry.saves_up:
             goes = not self._in_team(entry) or entry.job.priority < self._taker.job.priority
             return [replace(_of_seat(entry, seat), cost=Cost.HELD) for seat in seats] if goes else []
         return [] if entry.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
@@ -205,7 +208,7 @@ class Victims:
             return None
         if entry.complete:
             return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.reserves or entry.served else self._of_all(Cost.STUCK_JOB, entry, members, seats)
+        return None if entry.saves_up or entry.served else self._of_all(Cost.STUCK_JOB, entry, members, seats)
 
     def _may_go_whole(self, entry: JobEntry) -> bool:
         if self._in_team(entry):
@@ -216,11 +219,10 @@ class Victims:
         return not entry.job.running_since or self._state.now >= entry.job.running_since + least
 
     def _of_member(self, entry: JobEntry, member: Member) -> Unit:
-        gpus = self._state.gpus_of(member.requests)
-        return Unit(Cost.SURPLUS, entry, (member,), (), gpus, gpus)
+        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
     def _of_all(self, cost: Cost, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
-        held = sum(self._state.gpus_of(member.requests) for member in entry.kept)
+        held = sum(member.gpus for member in entry.kept)
         coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
@@ -231,7 +233,7 @@ def gives_within_team(state: AllocationState, entry: JobEntry, taker: JobEntry) 
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.job.preemptible or not entry.size:
         return 0
-    if entry.reserves and entry.job.priority >= taker.job.priority:
+    if entry.saves_up and entry.job.priority >= taker.job.priority:
         return 0
     if not entry.complete:
         return 0 if entry.served else entry.gpus
@@ -267,11 +269,6 @@ def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool
     return state.now >= entry.job.running_since + quantum
 
 
-def _in_order(members: Iterable[Member]) -> list[Member]:
-    """Those that go first come first."""
-    return sorted(members, key=master_first, reverse=True)
-
-
 def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
     return Unit(Cost.SURPLUS, entry, (), (seat,), entry.ask(seat.role).gpus, 0)
 
@@ -284,6 +281,6 @@ def clear(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> Non
             state.displace(unit.entry)
             continue
         for seat in unit.seats:
-            state.stand(unit.entry, seat)
+            state.unseat(unit.entry, seat)
         for member in unit.members:
             state.release(unit.entry, member)
