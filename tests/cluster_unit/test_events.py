@@ -124,6 +124,15 @@ async def test_a_full_queue_drops_and_never_blocks(idle, dropped):
     assert len(dropped) == 10
 
 
+async def test_an_event_that_is_pushed_out_of_memory_before_its_turn_counts_as_dropped(idle, dropped, monkeypatch):
+    monkeypatch.setattr(events, "KNOWN", 1)
+    for number in range(3):
+        idle.record("a", f"toy-{number}", f"uid-{number}", SCALED)
+    async with running(idle.run()):
+        await idle.flush()
+    assert len(dropped) == 2
+
+
 async def test_refused_events_are_dropped_and_later_ones_told(api, recorder, dropped):
     api.fail("POST", 500, 403)
     for i in range(3):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
+from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
@@ -85,6 +85,22 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
     assert (dispatcher.troubles.wait(make_job().uid, 0.0) > 0) == bool(warnings)
+
+
+async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
+    """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
+    job, done = make_job(), asyncio.Event()
+    plan = Plan(status=job.status, commit_first=True)
+    dispatcher = dispatch(Noted(), plan, done=lambda _: done.set())
+    await done.wait()
+    done.clear()
+    dispatcher.troubles.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
+    dispatcher.fresh = lambda: False
+    await asyncio.sleep(1.0)
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
+    await done.wait()
+    assert dispatcher.troubles.blocked(job.uid) == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():

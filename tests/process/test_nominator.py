@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from elastic_operator.cluster.errors import ApiError, Unreachable
+from elastic_operator.cluster.reservation import CONDITION, Reservation
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.metrics import Metrics
@@ -31,10 +33,14 @@ class Answers:
         return self.answer
 
 
-def nominator(session: Answers) -> tuple[Nominator, Metrics, list[str]]:
-    """It knows one pending pod; the list has the reasons of its events."""
+def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nominator, Metrics, list[str]]:
+    """It knows one pending pod, whose reservation of another node ran out then; the list has its events' reasons."""
     pods, told, metrics = Store[Any](), list[str](), Metrics()
-    pods.observe(pod("owner", phase="Pending", gpus=1))
+    conditions = []
+    if reserved is not None:
+        before = Reservation("n2", reserved - 60.0, reserved)
+        conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
+    pods.observe(pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
     events = SimpleNamespace(record_for=lambda _subject, event: told.append(event.reason))
     made = Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
@@ -87,6 +93,18 @@ async def test_an_error_about_a_taker_is_not_that_of_the_job_that_makes_way() ->
     assert not await may_go(made)
     assert made.barred("uid-owner") is not None
     assert errors(metrics) == 1
+
+
+async def test_the_end_of_a_reservation_is_told_once_however_often_the_next_one_is_refused() -> None:
+    session = Answers(Unreachable("no answer"))
+    made, metrics, told = nominator(session, reserved=NOW - 100.0)
+    for _ in range(3):
+        assert not await may_go(made)
+    assert told == []
+    session.answer = pod_dict("owner", phase="Pending", gpus=1, rv=2)
+    assert await may_go(made)
+    assert told == ["ReservationExpired", "QuotaReclaimed"]
+    assert metrics.reservations_expired._value.get() == 1
 
 
 def errors(metrics: Metrics) -> float:

@@ -55,6 +55,7 @@ def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     troubles.clear(a_job(3))
     assert "image" in troubles.refused("uid", 3)
     assert not troubles.wait("uid", NOW)
+    assert not troubles.uids(), "it is read again with all others only"
     troubles.clear(a_job(4))
     assert not troubles.uids()
 

@@ -47,6 +47,15 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     assert served == [now >= NOW + MOST_GROWING_SECONDS for now in times]
 
 
+def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
+    gangs, later = WholeGangs(), SETTLED + 100.0
+    held(gangs, gang(2), NOW)
+    assert held(gangs, gang(2), SETTLED) == set()
+    assert len(held(gangs, gang(10), later)) == 10
+    assert len(held(gangs, gang(20), later + 0.5)) == 20
+    assert held(gangs, gang(20), later + 0.5 + SETTLED_SECONDS) == set()
+
+
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}

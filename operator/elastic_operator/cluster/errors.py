@@ -95,6 +95,15 @@ class ServerError(ApiError):
     """5xx."""
 
 
+MAY_PASS = (Unreachable, Fenced, Conflict, TooManyRequests, ServerError)
+"""The same write may come about later, though nothing about it has changed."""
+
+
+def may_have_happened(error: ClusterError) -> bool:
+    """Whether a write that ended so may have come about: nobody knows, or a proxy or a server that gave up answered."""
+    return isinstance(error, Unreachable) or (isinstance(error, ServerError) and "webhook" not in error.message)
+
+
 _MAY_CHANGE = ("webhook", "denied request")
 """What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
 

@@ -137,7 +137,10 @@ class EventRecorder:
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
-        if series is None or series.written == series.count:
+        if series is None:  # it was pushed out of memory before its turn
+            self._on_drop()
+            return
+        if series.written == series.count:
             return
         # Before the request: what is recorded meanwhile queues again.
         self._series[key] = replace(series, written=series.count)

@@ -160,12 +160,14 @@ class Nominator:
         if pod is None:
             return False
         now, before = self._now(), reservation_of(pod)
-        if before.has_run_out(now):
+        has_run_out = before.has_run_out(now)
+        if has_run_out:
             before = before.ran_out(now)
-            self._tell_expired(pod)
         until = now + self._grace_seconds(nomination.victims) + self._keeps_seconds
         if not await self._write(pod, Reservation(nomination.node, now, until, before.avoid)):
             return False
+        if has_run_out:
+            self._tell_expired(pod)
         self._metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for it."
         if nomination.losers:

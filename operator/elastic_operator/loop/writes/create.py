@@ -11,7 +11,14 @@ from elastic_api.template import main_container
 from elastic_operator.build.pod import build_pod
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ApiError, ClusterError, Forbidden, PodRefused, Unreachable, refuses_pod
+from elastic_operator.cluster.errors import (
+    ApiError,
+    ClusterError,
+    Forbidden,
+    PodRefused,
+    may_have_happened,
+    refuses_pod,
+)
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.networking import Networking
@@ -60,7 +67,7 @@ class Creator:
         try:
             pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
         except ClusterError as error:
-            if not isinstance(error, Unreachable):
+            if not may_have_happened(error):
                 sent.discard(name)
             raise_refusal(error, create.role, manifest, template)
             raise

@@ -155,7 +155,10 @@ class Dispatcher:
         if quiet > 0:
             return quiet
         if self.status_times.may_be_alone(job.uid):
-            self._run(job, self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set()))
+            self._run(
+                job,
+                self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set(), clears=False),
+            )
         return inf
 
     def _run(
@@ -208,8 +211,11 @@ class Dispatcher:
         tells: bool = True,
         first: Callable[[], Awaitable[bool]] | None = None,
         tries: int = 0,
+        clears: bool = True,
     ) -> None:
-        """Carry out the plan; `tries` is the number of failed tries when it was made."""
+        """Carry out the plan; `tries` is the number of failed tries when it was made. `clears`: its end says that the
+        job's writes come about again.
+        """
         try:
             if first is not None and not await first():
                 return
@@ -231,7 +237,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
-            if may_create:
+            if clears:
                 if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
                     self.troubles.clear(job)
                 if plan.creates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import count
 
 from elastic_operator.build.names import service_name
 from elastic_operator.build.service import build_endpoint_slice
@@ -44,7 +45,7 @@ class Masters:
         annotation.
         """
         pod = self._stores.pods.get(wish.uid)
-        for _ in range(TELL_TRIES):
+        for tries in count(1):
             if pod is None:
                 return
             try:
@@ -61,7 +62,7 @@ class Masters:
                 return
             except Conflict:
                 before, pod = pod, await self._pod_now(job, wish)
-                if pod is not None and pod.metadata.annotations.membership != before.metadata.annotations.membership:
+                if pod is not None and (tries >= TELL_TRIES or _says_something_else(pod, before)):
                     raise
             else:
                 log.info("job=%s pod=%s told who is to take part", job.key, wish.name)
@@ -79,6 +80,10 @@ class Masters:
             return None
         self._stores.pods.observe(pod)
         return pod
+
+
+def _says_something_else(pod: objects.Pod, before: objects.Pod) -> bool:
+    return pod.metadata.annotations.membership != before.metadata.annotations.membership
 
 
 def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | None:

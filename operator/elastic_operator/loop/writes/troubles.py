@@ -45,8 +45,8 @@ class Troubles:
         drop_absent(self._jobs, present)
 
     def uids(self) -> Set[str]:
-        """The jobs that have any."""
-        return self._jobs.keys()
+        """The jobs whose last try has failed."""
+        return {uid for uid, known in self._jobs.items() if known.attempts}
 
     def clear(self, job: Job) -> None:
         """The last try succeeded. What is refused for good stays refused until the job is edited."""

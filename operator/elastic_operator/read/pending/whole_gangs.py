@@ -21,14 +21,14 @@ from elastic_operator.plan.facts.times import doubled
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MOST_GROWING_SECONDS = 10.0
-"""A gang may grow for this long from its first pod on. Then the pods that are there are served."""
+"""A gang may grow for this long without a second's pause. Then the pods that are there are served."""
 MOST_PODS = 1_000
 PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that wait, and when (epoch seconds) the first and the last of them was first seen.
+    """The pods (uids) that wait, and when (epoch seconds) it began to grow, for the first time or again, and last grew.
 
     It `rests` until then (epoch seconds); `times` is how often in a row it has rested.
     """
@@ -66,7 +66,8 @@ class WholeGangs:
             if gang is None or gang.grown > now:
                 gang = _Gang(frozenset(pods), grown := _grown(pods.values(), now), grown)
             elif not pods.keys() <= gang.uids:
-                gang = replace(gang, uids=frozenset(pods), grown=now)
+                anew = now >= gang.grown + SETTLED_SECONDS
+                gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MOST_GROWING_SECONDS)
             self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
