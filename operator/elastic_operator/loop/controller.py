@@ -145,7 +145,7 @@ class Controller:
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
-                self._take_note(decisions, now)
+                self._report(decisions, now)
             self.trials.keep_only(observed.obs.keys())
             self.forecasts.keep_only(observed.obs.keys())
             self.reconciler.keep_only(observed.obs.keys())
@@ -160,6 +160,14 @@ class Controller:
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
+
+    def _report(self, decisions: Decisions, now: float) -> None:
+        """Take note of another allocation. An error in a report must not keep any job from its pods (88)."""
+        try:
+            self._take_note(decisions, now)
+        except Exception:
+            self._metrics.pass_errors.inc()
+            log.exception("what was decided cannot be reported; it is carried out all the same")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
