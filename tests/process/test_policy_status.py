@@ -11,12 +11,13 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_api.policy import COLLECTION
+from elastic_api.policy import COLLECTION, PolicyStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.planner import Decisions, Observed
+from elastic_operator.plan.policies.report import Overview, Subject
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
 from elastic_operator.upkeep import policy_status
@@ -182,6 +183,23 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
     assert here.used("a") == 2
     first, second, third = here.api.moments["PATCH"]
     assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
+
+
+async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_others(here: World):
+    for name in ("a", "b"):
+        here.apply(name, namespaces=[name])
+    work = Overview.status
+
+    def status(overview: Overview, subject: Subject, **more: Any) -> PolicyStatus:
+        if subject.name == "a":
+            raise KeyError("odd")
+        return work(overview, subject, **more)
+
+    with patch.object(Overview, "status", status):
+        here.run_pass()
+        await at_rest()
+    assert here.status("b")
+    assert not here.status("a")
 
 
 async def test_nothing_is_written_of_a_pass_after_which_another_one_has_failed(here: World):

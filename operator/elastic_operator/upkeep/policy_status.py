@@ -89,7 +89,11 @@ class PolicyStatuses:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
             subject = Subject(body.metadata.name, generation, last.policies.problems.get(uid, ()))
-            status = overview.status(subject, before=status_of(body), now=now)
+            try:
+                status = overview.status(subject, before=status_of(body), now=now)
+            except Exception:
+                log.exception("policy=%s its status cannot be worked out", body.metadata.name)
+                continue  # the others go on (88)
             found[uid] = status
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
         self._found = found
