@@ -21,7 +21,7 @@ from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
 from elastic_operator.upkeep import policy_status
 from elastic_operator.upkeep.policy_status import PolicyStatuses
-from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running

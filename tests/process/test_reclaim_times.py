@@ -9,7 +9,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from tests.metrics.pictures import parse
 from tests.plan.allocate.world import carried_out, make_job, make_node, make_snapshot, make_team
-from tests.plan.quota.cases import make_request, on
+from tests.plan.quota.cases import make_pending, on
 
 TEAMS = (make_team("a", 2), make_team("b", 2))
 
@@ -60,7 +60,7 @@ def test_a_job_is_measured_from_when_it_was_seen_to_want_until_it_has_its_minimu
 
 
 def test_a_foreign_pod_is_measured_until_it_is_bound():
-    watched = Watched(borrower(), pending_pods=[make_request("r", 1)])
+    watched = Watched(borrower(), pending_pods=[make_pending("r", 1)])
     watched.allocate()
     watched.bound["r"] = False
     watched.change(pending_pods=())
@@ -73,7 +73,7 @@ def test_a_foreign_pod_is_measured_until_it_is_bound():
 
 
 def test_who_is_gone_before_is_not_measured():
-    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_request("r", 1)])
+    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_pending("r", 1)])
     watched.allocate()
     watched.change(jobs=watched.snapshot.jobs[:1], pending_pods=())
     watched.allocate()

@@ -177,7 +177,7 @@ class Controller:
         self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self.reconciler.wording.later(allocation)
+        self.reconciler.retelling.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
@@ -215,5 +215,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the brakes."""
-    waiting = (entry.job.uid for entry, _ in allocation.braked)
+    waiting = (entry.demand.uid for entry, _ in allocation.braked)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -20,7 +20,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.policies.plain_pod_limits import Held, kept_by, plain_pod_limits
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.report import Overview, Subject
 from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
