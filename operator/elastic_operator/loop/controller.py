@@ -171,8 +171,8 @@ class Controller:
         if decisions.stopped is None and self.planner.unsettled:
             uids = sorted(self.planner.unsettled)
             log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
-        if decisions.dry_run is not None:
-            self._reports.would_reclaim(decisions.dry_run)
+        if decisions.would_be is not None:
+            self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
         self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))

@@ -186,7 +186,7 @@ class Reconciler:
         assignment = allocation.assignment(job.uid) if grant else None
         self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
-        self._survivors.follow(job.uid, job.namespace, obs.asked)
+        self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""

@@ -65,7 +65,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "live": [pod.name for pod in obs.live],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.gone],
+        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),

@@ -20,7 +20,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.report import Overview, Subject
+from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.upkeep.upkeep import Upkeep
 
@@ -88,8 +88,8 @@ class PolicyStatuses:
             if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
-            subject = Subject(body.metadata.name, generation, last.policies.problems.get(uid, ()))
-            status = overview.status(subject, before=status_of(body), now=now)
+            ref = PolicyRef(body.metadata.name, generation, last.policies.problems.get(uid, ()))
+            status = overview.status(ref, before=status_of(body), now=now)
             found[uid] = status
             due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
         self._found = found

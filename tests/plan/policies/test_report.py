@@ -11,7 +11,7 @@ from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota
-from elastic_operator.plan.policies.report import Overview, Subject
+from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.plan.policies.resolve import Problem, resolve
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.policies.builders import make_policy
@@ -31,7 +31,7 @@ def report(
 ) -> PolicyStatus:
     """The status of that policy after a pass over the snapshot."""
     overview = Overview(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
-    return overview.status(Subject(name, 3, problems), before=before or PolicyStatus(), now=now)
+    return overview.status(PolicyRef(name, 3, problems), before=before or PolicyStatus(), now=now)
 
 
 def numbers(snapshot: Snapshot, name: str = "a") -> Numbers:

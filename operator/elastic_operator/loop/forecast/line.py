@@ -73,7 +73,7 @@ class Line:
         """When to look at the line again, and to estimate again (monotonic)."""
         self._writes = Ration(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
-    def place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
+    def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
         """The job's place: what it is to hear; where that is nothing new, what is `written`, if it still waits."""
         known = self._known.get(uid)
         if known is not None:

@@ -21,8 +21,8 @@ from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.breaker import Breaker
-from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
@@ -151,9 +151,9 @@ class MakingWay:
         if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(obs.job, roles, partial(self._dry_run, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._trial, uid), giver=giver, order=order)
 
-    def _dry_run(self, uid: str) -> DryRun | None:
+    def _trial(self, uid: str) -> Trial | None:
         """The question about the job's pods as things are now, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
@@ -162,7 +162,7 @@ class MakingWay:
         ready = sum(slot.ready for slot in assignment.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
         besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
-        return DryRun(
+        return Trial(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),

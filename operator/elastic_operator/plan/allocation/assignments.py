@@ -42,7 +42,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
 
 def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
     keep = tuple([member.uid for member in (*entry.kept, *go_on_waiting(entry))])
-    create = tuple(_slots(state, entry)) if entry.seats or entry.asks else ()
+    create = tuple(_slots(state, entry)) if entry.seats or entry.asks_nodes else ()
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,

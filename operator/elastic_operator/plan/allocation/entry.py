@@ -34,8 +34,8 @@ class Entry:
     to the number of the node that it is counted on.
 
     `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `saves_up`: it is
-    not served, but its seats are held for it (37). `asks`: pods of it ask for new nodes, for what its minimum lacks
-    (49).
+    not served, but its seats are held for it (37). `asks_nodes`: pods of it ask for new nodes, for what its minimum
+    lacks (49).
 
     `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
     `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
@@ -55,7 +55,7 @@ class Entry:
     served: bool = False
     displaced: bool = False
     saves_up: bool = False
-    asks: bool = False
+    asks_nodes: bool = False
     losses: int = 0
     takers: tuple[Entry, ...] = ()
     took: tuple[tuple[Entry, Member], ...] = ()

@@ -88,7 +88,7 @@ class Explainer:
         if entry.demand.waiting and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if not entry.asks and not (entry.sizes and may_ask(self._state, entry)):
+        if not entry.asks_nodes and not (entry.sizes and may_ask(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
         return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
@@ -97,9 +97,7 @@ class Explainer:
         demand = entry.demand
         if entry.failed_at(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
-            text = (
-                f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            )
+            text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
             return Why(Limit.SCALE_UP_FAILED, text, demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:

@@ -9,7 +9,7 @@ from elastic_operator.plan.facts.times import at
 
 def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
     """For a job that asks for nodes, or does not as its pods would take room that is meant for others."""
-    if not entry.asks:
+    if not entry.asks_nodes:
         return (
             f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since"
             " pods that wait for the scheduler would take it."

@@ -103,7 +103,7 @@ def go_on_waiting(entry: Entry) -> tuple[Member, ...]:
 
 def new_roles(entry: Entry) -> list[str]:
     """The roles of the pods to create without a node, the master first."""
-    if not entry.asks:
+    if not entry.asks_nodes:
         return []
     lacking = Counter(_roles_to_come(entry))
     lacking.subtract(pod.role for pod in go_on_waiting(entry))
@@ -124,7 +124,7 @@ def seats_without_pods(entry: Entry) -> list[Seat]:
 
 def _roles_to_come(entry: Entry) -> list[str]:
     """The roles of all pods that it gets, the master first if nodes are asked for."""
-    if not entry.asks:
+    if not entry.asks_nodes:
         return [seat.role for seat in entry.seats]
     master, workers = entry.missing(entry.minimum)
     return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -214,7 +214,7 @@ class AllocationState:
     def ask_for_nodes(self, entry: Entry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
         gpus = entry.gpus_missing(entry.minimum)
-        self.journal.set(entry, "asks", True)
+        self.journal.set(entry, "asks_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "asked", account.asked + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))

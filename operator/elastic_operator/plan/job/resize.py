@@ -28,14 +28,14 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.gone or grant.release) and _begins(obs):
+    elif not may_run and (obs.to_delete or grant.release) and _begins(obs):
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
-    gone = (*obs.gone, *((pod, why) for pod in obs.live))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, live=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def _begins(obs: Observation) -> bool:
