@@ -106,3 +106,14 @@ def test_a_pod_that_is_to_go_again_later_went_once():
     watched.allocate(reclaiming=False)
     watched.allocate()
     assert watched.told()[3] == 2
+
+
+def test_nothing_goes_for_a_pod_that_only_has_the_name_of_a_job_that_takes():
+    namesake = replace(make_pending("k", 1, unplannable="its claim is not bound"), uid="u")
+    watched = Watched(borrower(), make_job("k", 2, team="a"), pending_pods=[namesake])
+    watched.allocate()
+    assert watched.told() == (0, 0, 2, 2)
+    watched.bound["u"] = True
+    watched.change(pending_pods=())
+    watched.allocate()
+    assert watched.told() == (0, 0, 2, 2)

@@ -23,7 +23,7 @@ from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.launcher_wire import read_report
 from elastic_operator.pods.ration import Ration
 from elastic_operator.pods.turns import Turns
-from elastic_operator.read.touched import Touched
+from elastic_operator.touched import Touched
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)

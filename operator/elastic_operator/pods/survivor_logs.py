@@ -17,7 +17,7 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
 from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
-from elastic_operator.read.touched import Touched
+from elastic_operator.touched import Touched
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)

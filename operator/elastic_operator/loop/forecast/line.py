@@ -21,7 +21,7 @@ from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0

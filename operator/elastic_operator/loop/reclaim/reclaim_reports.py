@@ -11,7 +11,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import names_of, pods
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ReclaimReports:
         for eviction in evictions:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
             if job is not None and new:
-                text = f"{pods(len(new))} would go for {', '.join(eviction.takers)}. reclaim.mode is DryRun."
+                text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record_for(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

@@ -25,7 +25,7 @@ from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ class Braked:
 
 def taker_of(entry: Entry) -> Taker:
     """The team and uid under which the brakes count it. Namespaces without a policy are one team (111)."""
-    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.taker)
+    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.brake_key)
 
 
 class Tally:

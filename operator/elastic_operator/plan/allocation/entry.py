@@ -73,7 +73,7 @@ class Entry:
         return self.pending is not None and self.pending.promised
 
     @property
-    def taker(self) -> str:
+    def brake_key(self) -> str:
         """The uid under which the brakes count it; the pods of a gang share one (144)."""
         return self.gang or self.demand.uid
 

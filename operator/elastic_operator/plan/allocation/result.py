@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
+from elastic_operator.plan.facts.text import names_of
 
 _KEEPS = "So it keeps what it has, and is decided on again with the next change."
 
@@ -53,9 +54,9 @@ class Allocation(Mapping[str, Grant]):
                 why.limit,
                 why.message,
                 why.wake_at,
-                takers=_names(takers),
+                takers=_named(takers),
                 reclaimed=any(_is_other_team(taker, entry) for taker in takers),
-                givers=_names(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
+                givers=names_of(_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team)),
             )
         return self._grants[uid]
 
@@ -128,7 +129,7 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
-    def takers(self, uid: str) -> tuple[str, ...]:
+    def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
         return tuple(taker.demand.uid for taker in sorted(found, key=lambda taker: taker.rank))
@@ -178,14 +179,14 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers={owner.demand.uid: _name(owner) for owner, _ in gone},
+        losers=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 
 
 def _eviction(entry: Entry, assignment: Assignment) -> Eviction:
     takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.demand.uid, assignment.release, _names(takers))
+    return Eviction(entry.demand.uid, assignment.release, _named(takers))
 
 
 def _is_other_team(taker: Entry, entry: Entry) -> bool:
@@ -193,9 +194,6 @@ def _is_other_team(taker: Entry, entry: Entry) -> bool:
     return taker.team != entry.team or taker.pending is not None
 
 
-def _names(entries: Iterable[Entry]) -> tuple[str, ...]:
-    return tuple(sorted({_name(entry) for entry in entries}))
-
-
-def _name(entry: Entry) -> str:
-    return f"{entry.demand.namespace}/{entry.demand.name}"
+def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
+    """Their uids and names."""
+    return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

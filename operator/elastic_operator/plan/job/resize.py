@@ -7,7 +7,7 @@ from math import floor
 
 from elastic_api.status import Limit
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, record
 
@@ -104,7 +104,9 @@ def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
+    what = (
+        f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(names_of(grant.takers))}"
+    )
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs."
     return "PreemptedByJob", f"{what}, next in the team."
