@@ -158,7 +158,7 @@ class Raising:
         for one in arguments:
             if isinstance(one, dict):
                 yield from (name for name in self._broken if f"'{OF}': '{name}'" in str(one))
-            for found in (one, getattr(one, "job", None), getattr(one, "metadata", None)):
+            for found in (one, *(getattr(one, name, None) for name in ("job", "demand", "metadata"))):
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, Snapshot):
