@@ -200,7 +200,7 @@ class Ours:
         """Whose pods are on their way out there, and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.obs.gone} if known.obs else set()
+            gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus

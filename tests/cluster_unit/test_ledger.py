@@ -307,11 +307,11 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
-    before = ledger.revision("n1")
+    before = ledger.node_revision("n1")
     assert ledger.node_usage("n1").leaving[GPU] == 2
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
-    assert ledger.revision("n1") > before
+    assert ledger.node_revision("n1") > before
     assert ledger.node_usage("n1").leaving == {}
     assert ledger.node_usage("n1").used == {GPU: 2, "pods": 1}
     assert ledger.node_usage("n1").used_by == {"a": {GPU: 2}}

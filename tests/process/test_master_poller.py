@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_api.status import MAX_METRICS
-from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read
+from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read_report
 from elastic_operator.pods.master_poller import (
     ANSWER_SECONDS,
     CALM_SECONDS,
@@ -55,7 +55,9 @@ SAID = {
 
 def understood(said, *, epoch=2):
     body = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return read(body, master_uid="m", epoch=epoch, is_member_name=lambda name: name.startswith("toy-"), now=NOW)
+    return read_report(
+        body, master_uid="m", master_epoch=epoch, is_member_name=lambda name: name.startswith("toy-"), now=NOW
+    )
 
 
 class Listener:
@@ -75,7 +77,7 @@ class Listener:
             "job_name": "toy",
             "master_uid": "m",
             "address": "127.0.0.1",
-            "epoch": 2,
+            "master_epoch": 2,
             "port": port,
             "eager": True,
         }
@@ -275,7 +277,7 @@ async def test_another_master_of_the_job_begins_with_nothing_said(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
-        listener.follow(port, master_uid="n", epoch=3)
+        listener.follow(port, master_uid="n", master_epoch=3)
         assert listener.poller.report("job") is None
         assert listener.poller.touched.take() == {"job"}
 

@@ -53,7 +53,7 @@ JOBS = ("first", "second")
 class Unbraked:
     """Everybody takes what it is entitled to."""
 
-    stopped, is_dry_run = None, False
+    stopped, only_told = None, False
 
     def brakes(self, _gpus: int) -> Brakes:
         return Brakes()

@@ -17,12 +17,12 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.planner import Decisions, Observed
-from elastic_operator.plan.policies.report import Overview, Subject
+from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
 from elastic_operator.upkeep import policy_status
 from elastic_operator.upkeep.policy_status import PolicyStatuses
-from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
@@ -190,10 +190,10 @@ async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_ot
         here.apply(name, namespaces=[name])
     work = Overview.status
 
-    def status(overview: Overview, subject: Subject, **more: Any) -> PolicyStatus:
-        if subject.name == "a":
+    def status(overview: Overview, ref: PolicyRef, **more: Any) -> PolicyStatus:
+        if ref.name == "a":
             raise KeyError("odd")
-        return work(overview, subject, **more)
+        return work(overview, ref, **more)
 
     with patch.object(Overview, "status", status):
         here.run_pass()

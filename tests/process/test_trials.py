@@ -12,7 +12,7 @@ import pytest
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop.reclaim import trials
-from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
@@ -28,15 +28,15 @@ class Asked:
         self._answers: dict[str, asyncio.Future[None]] = {}
         self.trials = Trials(self._ask, lambda *_: None, again=self.decided_again.append)
 
-    async def _ask(self, dry_run: DryRun) -> None:
-        self.names.append(dry_run.job.uid)
-        self._answers[dry_run.job.uid] = asyncio.get_running_loop().create_future()
-        await self._answers[dry_run.job.uid]
+    async def _ask(self, trial: Trial) -> None:
+        self.names.append(trial.job.uid)
+        self._answers[trial.job.uid] = asyncio.get_running_loop().create_future()
+        await self._answers[trial.job.uid]
 
     def wants(self, job: Job, *, order: int = 0) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        dry_run = DryRun(job, ())
-        return self.trials.have_passed(job, Counter(), lambda: dry_run, giver=f"giver of {job.uid}", order=order)
+        trial = Trial(job, ())
+        return self.trials.have_passed(job, Counter(), lambda: trial, giver=f"giver of {job.uid}", order=order)
 
     async def want(self, jobs: Iterable[Job]) -> None:
         """All of these, and what is asked then."""

@@ -15,7 +15,7 @@ from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
@@ -130,7 +130,7 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
     clear(state, taker, units)

@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Braked(Unbraked):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, is_dry_run = Stopped("DryRun", "Nobody gives back GPUs."), True
+    stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
 
     def brakes(self, gpus: int) -> Brakes:
         return Brakes(gpus, 3, {"pod": Taker("a", "job")}, frozenset({Brake.FOR_ONE}), Taker("b", "other"), 2)
@@ -84,7 +84,7 @@ def test_what_reclaim_may_do_is_recorded():
     world.node("n1", 4, True, False)
     world.look()
     reclaim = RecordedReclaim(recorded(world, Braked()))
-    assert (reclaim.stopped, reclaim.is_dry_run) == (Braked.stopped, True)
+    assert (reclaim.stopped, reclaim.only_told) == (Braked.stopped, True)
     assert reclaim.brakes(4) == Braked().brakes(4)
     assert reclaim.relief(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
 

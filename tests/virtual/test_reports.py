@@ -27,7 +27,12 @@ class Liar:
         """Its /status."""
         self.asked += 1
         members = MEMBERS[: 1 + self.asked % 2]
-        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": self.asked, "state": "Running"}
+        said = {
+            "contract": contract.VERSION,
+            "epoch": target.master_epoch,
+            "generation": self.asked,
+            "state": "Running",
+        }
         return json.dumps({**said, "members": members, "worldSize": len(members)}).encode()
 
 

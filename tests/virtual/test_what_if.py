@@ -193,7 +193,7 @@ def progress(left: int) -> Callable[[Target], bytes]:
     def status(target: Target) -> bytes:
         said: dict[str, Any] = {
             "contract": contract.VERSION,
-            "epoch": target.epoch,
+            "epoch": target.master_epoch,
             "generation": 1,
             "state": "Running",
         }

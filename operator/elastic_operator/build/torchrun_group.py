@@ -73,15 +73,15 @@ _LINE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A pod's place in a group of `size` pods. `group` is the address of its rank 0, with a port of this group's."""
+class GroupRank:
+    """A pod's rank in a torchrun group of `size` pods. `group` is the address of its rank 0, with a port of its own."""
 
     rank: int
     size: int
     group: str
 
 
-def last_place(log: str) -> Place | None:
-    """The pod's last place by the log; None if the log shows none."""
+def last_rank(log: str) -> GroupRank | None:
+    """The pod's last rank by the log; None if the log shows none."""
     found = deque(_LINE.finditer(log), maxlen=1)
-    return Place(int(found[0][1]), int(found[0][2]), found[0][3]) if found else None
+    return GroupRank(int(found[0][1]), int(found[0][2]), found[0][3]) if found else None

@@ -187,12 +187,12 @@ class EventRecorder:
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"
 
-    def _within_rate(self, job_uid: str) -> bool:
+    def _within_rate(self, uid: str) -> bool:
         now = time.monotonic()
-        tokens, since = self._rates.pop(job_uid, (float(BURST), now))
+        tokens, since = self._rates.pop(uid, (float(BURST), now))
         tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
         allowed = tokens >= 1.0
-        self._rates[job_uid] = (tokens - 1.0 if allowed else tokens, now)
+        self._rates[uid] = (tokens - 1.0 if allowed else tokens, now)
         if len(self._rates) > KNOWN:
             self._rates.popitem(last=False)
         return allowed

@@ -10,10 +10,10 @@ from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.breaker import Breaker
-from elastic_operator.loop.reclaim.dry_run import DryRunner
 from elastic_operator.loop.reclaim.making_way import MakingWay
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.trial import Asker
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
@@ -86,7 +86,7 @@ def make_controller(
         trials.made(uid)
 
     trials = Trials(
-        DryRunner(actor.session, stores, actor.build).ask,
+        Asker(actor.session, stores, actor.build).ask,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
     )

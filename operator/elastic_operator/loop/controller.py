@@ -179,13 +179,13 @@ class Controller:
         if decisions.stopped is None and self.planner.unsettled:
             uids = sorted(self.planner.unsettled)
             log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
-        if decisions.dry_run is not None:
-            self._reports.would_reclaim(decisions.dry_run)
+        if decisions.would_be is not None:
+            self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
         self._reports.braked(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self.reconciler.wording.later(allocation)
+        self.reconciler.retelling.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
@@ -223,5 +223,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the brakes."""
-    waiting = (entry.job.uid for entry, _ in allocation.braked)
+    waiting = (entry.demand.uid for entry, _ in allocation.braked)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

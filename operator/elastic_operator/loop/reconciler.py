@@ -16,8 +16,8 @@ from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.retelling import Retelling
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.wording import Wording
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
@@ -66,11 +66,11 @@ class Reconciler:
         self._wake, self._planned, self._told = wake, planned, told
         self._behind: list[str] = []
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
-        self.wording = Wording()
+        self.retelling = Retelling()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self.wording.keep_only(present)
+        self.retelling.keep_only(present)
         self.dispatcher.keep_only(present)
         self._poller.keep_only(present)
         self._survivors.keep_only(present)
@@ -83,7 +83,7 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.wording.next_due())
+        return min(self.goes_on_at(now), self._planner.next_due(), self.retelling.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
@@ -186,12 +186,12 @@ class Reconciler:
         assignment = allocation.assignment(job.uid) if grant else None
         self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
-        self._survivors.follow(job.uid, job.namespace, obs.asked)
+        self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
         self._planner.note(planned)
-        self.wording.said(planned.obs.job.uid)
+        self.retelling.said(planned.obs.job.uid)
         try:
             self._planned(planned)
         except Exception:  # metrics of one job stop no pass
@@ -204,7 +204,7 @@ class Reconciler:
 
         `storms`: passes have woken each other for a while.
         """
-        for uid in self.wording.take(storms=storms):
+        for uid in self.retelling.take(storms=storms):
             known = self._planner.planned(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
@@ -20,8 +21,8 @@ from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
-from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
+from elastic_operator.touched import Touched, drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,15 @@ class _Known:
     """A job as last read."""
 
     facts: Facts
+    job: Job
+
+
+class _Bare(NamedTuple):
+    """A job that is set aside, or deleted and still there, and what that was read from."""
+
+    body: objects.CustomObject
+    fault: Fault | None
+    pods: tuple[OwnPod, ...]
     job: Job
 
 
@@ -68,8 +78,7 @@ class StoredWorld:
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
-        self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
-        """Jobs that are set aside, or deleted and still there, and what that was read from."""
+        self._bare: dict[str, _Bare] = {}
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
@@ -131,7 +140,7 @@ class StoredWorld:
         self.now = now
         if self.reader.surroundings.look(now):
             self._changed.everything()
-        self._changed.add(*self.reader.shapes.moved())
+        self._changed.add(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
@@ -188,10 +197,10 @@ class StoredWorld:
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.pop(uid, None)
         known = self._bare.get(uid)
-        if known is None or known[0] is not body or known[1] is not fault or known[2] is not pods:
+        if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
             job = self.reader.jobs.bare_job(body, pods, fault)
-            known = self._bare[uid] = body, fault, pods, job
-        return known[3]
+            known = self._bare[uid] = _Bare(body, fault, pods, job)
+        return known.job
 
     def unread(self) -> Iterator[str]:
         """Jobs that were not read as they are now, if they are many. Each is there when it is named."""

@@ -45,7 +45,7 @@ class Observed:
 class Decisions:
     """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `dry_run`
+    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
     is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
     which the allocation was made then.
     """
@@ -56,7 +56,7 @@ class Decisions:
     is_new: bool
     until: float
     stopped: Stopped | None
-    dry_run: Allocation | None = None
+    would_be: Allocation | None = None
     error: Exception | None = None
 
 
@@ -70,7 +70,7 @@ class Planner:
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
         self._members: frozenset[str] = frozenset()
-        self._allocator, self._dry_run_allocator = SteadyAllocator(), Allocator()
+        self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
-        self._allocator, self._dry_run_allocator, self._decided = SteadyAllocator(), Allocator(), None
+        self._allocator, self._would_be_allocator, self._decided = SteadyAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
@@ -196,7 +196,7 @@ class Planner:
         same_jobs = last is not None and same_objects(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.to_delete]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
         same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
@@ -252,20 +252,20 @@ class Planner:
         last, stopped, now = self._decided, reclaim.stopped, world.now
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, dry_run=None, error=None)
+            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
         snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
         with self._timed():
-            dry_run = None
+            would_be = None
             if stopped is not None:
-                if reclaim.is_dry_run:
-                    dry_run = self._dry_run_allocator.allocate(replace(snapshot, brakes=Brakes()))
+                if reclaim.only_told:
+                    would_be = self._would_be_allocator.allocate(replace(snapshot, brakes=Brakes()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry_run, error)
+        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:

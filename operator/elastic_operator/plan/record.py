@@ -22,7 +22,6 @@ class Demanded:
     assumed: tuple[Member, ...] = ()
     demand: JobDemand | None = None
     may_take: bool = True
-    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

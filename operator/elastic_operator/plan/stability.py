@@ -104,7 +104,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
             told = f"{name} would lose {len(assignment.release)} pods for it, and get {len(after.create)} back at once."
-            found |= dict.fromkeys(first.takers(job.uid), told)
+            found |= dict.fromkeys(first.job_takers(job.uid), told)
     return found
 
 

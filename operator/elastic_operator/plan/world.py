@@ -105,7 +105,7 @@ class Reclaim(Protocol):
         ...
 
     @property
-    def is_dry_run(self) -> bool:
+    def only_told(self) -> bool:
         """Whether what would be taken is to be worked out all the same."""
         ...
 

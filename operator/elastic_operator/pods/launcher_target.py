@@ -26,7 +26,7 @@ class Target:
     job_name: str
     master_uid: str
     address: str
-    epoch: int
+    master_epoch: int
     eager: bool = False
     port: int = STATUS_PORT
 
@@ -43,7 +43,7 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
         job_name=obs.job.name,
         master_uid=master.uid,
         address=master.pod_ip,
-        epoch=master.master_epoch or 0,
+        master_epoch=master.master_epoch or 0,
         port=_status_port(obs.job.uid, spec, master),
         eager=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )

@@ -20,10 +20,10 @@ import aiohttp
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.pods.launcher_target import Target
-from elastic_operator.pods.launcher_wire import read
+from elastic_operator.pods.launcher_wire import read_report
 from elastic_operator.pods.ration import Ration
 from elastic_operator.pods.turns import Turns
-from elastic_operator.read.touched import Touched
+from elastic_operator.touched import Touched
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)
@@ -183,10 +183,10 @@ class MasterPoller:
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
                 return None
-        return read(
+        return read_report(
             body,
             master_uid=target.master_uid,
-            epoch=target.epoch,
+            master_epoch=target.master_epoch,
             is_member_name=lambda name: parse_pod_name(target.job_name, name) is not None,
             now=self._now(),
         )

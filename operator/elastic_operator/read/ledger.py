@@ -28,7 +28,7 @@ from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, 
 from elastic_operator.read.groups import Groups
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodSum
-from elastic_operator.read.touched import Touched
+from elastic_operator.touched import Touched
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Ledger:
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = Groups()
         self._assumed_by_node = Groups()
-        self.changes = 0
+        self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
         self._revisions: Counter[str | None] = Counter()
         self.touched: Touched[str | tuple[str, str]] = Touched()
@@ -142,7 +142,7 @@ class Ledger:
             self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
         return self._plain_now
 
-    def revision(self, node: str) -> int:
+    def node_revision(self, node: str) -> int:
         """A number that changes whenever `node_usage` of the node may change."""
         return self._revisions[node]
 
@@ -328,7 +328,7 @@ class Ledger:
             self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
-        self.changes += 1
+        self.revision += 1
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:

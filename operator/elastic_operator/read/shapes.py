@@ -59,7 +59,7 @@ class Shapes:
         for uid in self._known.keys() - present:
             del self._known[uid]
 
-    def moved(self) -> Iterator[str]:
+    def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
         revisions = self._claims.revision, self._volumes.revision
         if revisions == self._revisions:

@@ -15,8 +15,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.written_times import not_ahead
 from elastic_operator.read.sightings import Sightings
-from elastic_operator.read.touched import drop_absent
 from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_operator.touched import drop_absent
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 

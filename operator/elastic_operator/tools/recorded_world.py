@@ -106,7 +106,7 @@ class RecordedReclaim:
 
     def __init__(self, recording: Recording) -> None:
         self.stopped: Stopped | None = recording.stopped
-        self.is_dry_run = recording.only_told
+        self.only_told = recording.only_told
         self._brakes = recording.brakes
 
     def brakes(self, gpus: int) -> Brakes:  # noqa: ARG002 - it is recorded what came of it

@@ -75,7 +75,7 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
-        only_told=reclaim.is_dry_run,
+        only_told=reclaim.only_told,
         brakes=reclaim.brakes(gpus_in(snapshot)),
     )
 

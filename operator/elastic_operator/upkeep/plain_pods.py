@@ -18,9 +18,9 @@ from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFoun
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.plain_pod_limits import Held, kept_by, plain_pod_limits
+from elastic_operator.plan.policies.plain_pod_limits import Holdings, kept_by, plain_pod_limits
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ class PlainPodQuotas:
         quotas: Store[objects.CustomObject],
         namespaces: Store[objects.Namespace],
         *,
-        plain: Callable[[], Held],
+        plain: Callable[[], Holdings],
         classes: tuple[str, ...],
         serves: Callable[[str], bool],
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[Resolved, Snapshot, Held] | None = None
+        self._seen: tuple[Resolved, Snapshot, Holdings] | None = None
         self._namespaces_seen = -1
         self._upkeep = Upkeep("the quotas of plain pods")
 
@@ -100,7 +100,7 @@ class PlainPodQuotas:
         due = [write for write in writes if not self._is_as_it_should(write)]
         return sorted(due, key=lambda write: write.raises_a_limit)
 
-    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
+    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are ours to write in."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)

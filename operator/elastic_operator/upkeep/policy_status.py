@@ -20,9 +20,9 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.report import Overview, Subject
+from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +88,9 @@ class PolicyStatuses:
             if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
-            subject = Subject(body.metadata.name, generation, last.policies.problems.get(uid, ()))
+            ref = PolicyRef(body.metadata.name, generation, last.policies.problems.get(uid, ()))
             try:
-                status = overview.status(subject, before=status_of(body), now=now)
+                status = overview.status(ref, before=status_of(body), now=now)
             except Exception:
                 log.exception("policy=%s its status cannot be worked out", body.metadata.name)
                 continue  # the others go on (88)

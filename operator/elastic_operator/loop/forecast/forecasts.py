@@ -72,7 +72,7 @@ class Forecasts:
         """The job's status with its place in line, or with its answer if it asks."""
         if not asks(obs):
             self.what_ifs.forget(obs.job.uid)
-            return with_place(obs, status, self.line.place(obs.job.uid, written=status.queue))
+            return with_place(obs, status, self.line.queue_place(obs.job.uid, written=status.queue))
         known = self.what_ifs.answer(obs)
         if known is None:
             if self.what_ifs.ask(obs):

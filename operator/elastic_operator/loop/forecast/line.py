@@ -21,7 +21,7 @@ from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Line:
         """When to look at the line again, and to estimate again (monotonic)."""
         self._writes = Ration(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
-    def place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
+    def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
         """The job's place: what it is to hear; where that is nothing new, what is `written`, if it still waits."""
         known = self._known.get(uid)
         if known is not None:

@@ -23,7 +23,7 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
@@ -115,7 +115,7 @@ class WhatIfs:
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """The job is answered. Passes may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = Told(_forecast(obs, found, now), _place(found))
+        self._answers[obs.job.uid] = Told(_forecast(obs, found, now), _queue_place(found))
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
 
@@ -134,7 +134,7 @@ def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
     )
 
 
-def _place(found: Answer) -> QueuePlace | None:
+def _queue_place(found: Answer) -> QueuePlace | None:
     if found.position is None:
         return None
     return QueuePlace(

@@ -17,36 +17,36 @@ from elastic_operator.settings import ReclaimMode, ReclaimSettings
 MINUTE = 60.0
 
 
-class Gone:
+class LastMinute:
     """The pods that were to go within the last minute, and for whom (138)."""
 
     def __init__(self) -> None:
-        self._gone: dict[str, tuple[float, Taker]] = {}
+        self._evicted: dict[str, tuple[float, Taker]] = {}
         """In the order in which they went."""
 
     def count(self, going: Mapping[str, Taker]) -> int:
         """Count these pods (uids) as going now; returns how many of them were not counted before."""
         self._forget_old()
-        now, before = time.monotonic(), len(self._gone)
+        now, before = time.monotonic(), len(self._evicted)
         for pod, taker in going.items():
-            self._gone.pop(pod, None)
-            self._gone[pod] = now, taker
-        return len(self._gone) - before
+            self._evicted.pop(pod, None)
+            self._evicted[pod] = now, taker
+        return len(self._evicted) - before
 
-    def gone(self) -> Mapping[str, Taker]:
+    def evicted(self) -> Mapping[str, Taker]:
         """The pods that went within the last minute, each with its taker."""
         self._forget_old()
-        return {pod: taker for pod, (_, taker) in self._gone.items()}
+        return {pod: taker for pod, (_, taker) in self._evicted.items()}
 
     def next_relief(self) -> float:
         """Seconds until another pod may go; infinity if none has gone."""
-        first = next(iter(self._gone.values()), None)
+        first = next(iter(self._evicted.values()), None)
         return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
 
     def _forget_old(self) -> None:
         end = time.monotonic() - MINUTE
-        for pod in [*takewhile(lambda pod: self._gone[pod][0] <= end, self._gone)]:
-            del self._gone[pod]
+        for pod in [*takewhile(lambda pod: self._evicted[pod][0] <= end, self._evicted)]:
+            del self._evicted[pod]
 
 
 class Breaker:
@@ -56,7 +56,7 @@ class Breaker:
 
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
-        self._gone = Gone()
+        self._last_minute = LastMinute()
         self._waiting: dict[Taker, tuple[float, int]] = {}
         """Takers that could pass the limit for all and wait for it: since when (monotonic), and for how many pods."""
 
@@ -71,7 +71,7 @@ class Breaker:
         return None
 
     @property
-    def is_dry_run(self) -> bool:
+    def only_told(self) -> bool:
         """Whether reclaim is only reported: DryRun."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
@@ -79,7 +79,7 @@ class Breaker:
         """The limits in a cluster with that many GPUs."""
         first, kept = self._longest_waiting()
         limits = self._settings.most_evictions(gpus)
-        return Brakes(*limits, gone=self._gone.gone(), firm=self._firm, first=first, kept=kept)
+        return Brakes(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
 
     def _longest_waiting(self) -> tuple[Taker | None, int]:
         """The taker whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
@@ -101,11 +101,11 @@ class Breaker:
         if not allocation.braked:
             return inf
         turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
-        return min(self._gone.next_relief(), *(turn for turn in turns if turn > 0), inf)
+        return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
     def goes(self, pods: Mapping[str, Taker]) -> None:
         """Count these pods (uids) as going from now on."""
-        self._evicted(self._gone.count(pods))
+        self._evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
         """See which takers wait. One whose turn it is keeps the turn until its pods have gone."""

@@ -21,14 +21,14 @@ from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.breaker import Breaker
-from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
@@ -43,9 +43,7 @@ _REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTE
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The pods (uids) of a job that are to go but stay for now, and the names of the takers that wait for
-    their room.
-    """
+    """The pods (uids) of a job that are to go but stay for now, and the takers (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
     takers: frozenset[str] = frozenset()
@@ -104,8 +102,7 @@ class MakingWay:
         longest = PENDING_SECONDS if allocation.has_pending_takers(uid) else TOGETHER_SECONDS
         if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
             return Held(frozenset(released))
-        names = frozenset(self._seen[taker].job.key for taker in waiting if taker in self._seen)
-        return Held(allocation.staying(uid, waiting), names)
+        return Held(allocation.staying(uid, waiting), waiting)
 
     @property
     def waiting(self) -> int:
@@ -114,7 +111,7 @@ class MakingWay:
 
     def _waiting(self, uid: str) -> frozenset[str]:
         """The takers of that job's pods that are not known to have use for the room."""
-        return frozenset(taker for taker in self._decided.takers(uid) if not self._can_use_room(taker, uid))
+        return frozenset(taker for taker in self._decided.job_takers(uid) if not self._can_use_room(taker, uid))
 
     def before(self, uid: str, plan: Plan) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
         """What must be done before the plan is carried out: nominate pending pods, and count the deletions for the
@@ -151,9 +148,9 @@ class MakingWay:
         if obs is None or not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
-        return self._trials.have_passed(obs.job, roles, partial(self._dry_run, uid), giver=giver, order=order)
+        return self._trials.have_passed(obs.job, roles, partial(self._trial, uid), giver=giver, order=order)
 
-    def _dry_run(self, uid: str) -> DryRun | None:
+    def _trial(self, uid: str) -> Trial | None:
         """The question about the job's pods as things are now, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
@@ -162,7 +159,7 @@ class MakingWay:
         ready = sum(slot.ready for slot in assignment.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
         besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
-        return DryRun(
+        return Trial(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),

@@ -21,6 +21,7 @@ from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
+from elastic_operator.read.pending.pending_pod import Barred
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +60,16 @@ class Nominator:
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._changed = now, changed
         self._planned: dict[str, list[Nomination]] = {}
-        self._barred: dict[str, tuple[float, str]] = {}
+        self._barred: dict[str, Barred] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._making_way = frozenset[str]()
 
-    def barred(self, uid: str) -> tuple[float, str] | None:
+    def barred(self, uid: str) -> Barred | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
         known = self._barred.get(uid)
-        if known is not None and not lasts(known[0], RETRY_SECONDS, self._now()):
+        if known is not None and not lasts(known.until, RETRY_SECONDS, self._now()):
             del self._barred[uid]
             return None
         return known
@@ -146,7 +147,7 @@ class Nominator:
             return await work
         except Exception as error:
             self._metrics.count_error("pod")
-            self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("pod uid=%s cannot be nominated", uid)
             return False
 
@@ -236,9 +237,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
-            self._barred[uid] = (self._now() + CHANGED_SECONDS, "it has just changed")
+            self._barred[uid] = Barred(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._barred[uid] = (self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
         return False
 

@@ -11,7 +11,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import names_of, pods
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ class ReclaimReports:
     def braked(self, allocation: Allocation) -> None:
         """Report each entry that a brake keeps from taking, once until it is not kept any more."""
         before = self._braked
-        self._braked = frozenset((entry.job.uid, one.waits_for_a_person) for entry, one in allocation.braked)
+        self._braked = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.braked)
         self._metrics.breaker_open.set(len(allocation.braked))
         self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.braked))
         for entry, one in allocation.braked:
-            job = entry.job
-            if (job.uid, one.waits_for_a_person) in before:
+            demand = entry.demand
+            if (demand.uid, one.waits_for_a_person) in before:
                 continue
-            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", job.namespace, job.name, one.text)
-            pod = self._pods.get(job.uid) if entry.pending else None
-            subject = pod_subject(pod) if pod is not None else self._job_of(job.uid)
+            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", demand.namespace, demand.name, one.text)
+            pod = self._pods.get(demand.uid) if entry.pending else None
+            subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
                 self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
@@ -54,7 +54,7 @@ class ReclaimReports:
         for eviction in evictions:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
             if job is not None and new:
-                text = f"{pods(len(new))} would go for {', '.join(eviction.takers)}. reclaim.mode is DryRun."
+                text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record_for(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

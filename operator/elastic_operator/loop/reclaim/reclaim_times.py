@@ -52,7 +52,7 @@ class ReclaimTimes:
         if evictions or self._evicted:
             self._count_evicted(snapshot, evictions)
         if evictions or self._growing:
-            self._mark(snapshot, allocation, {name for eviction in evictions for name in eviction.takers})
+            self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.takers})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
         """End the wait of those that want nothing any more: they have it, or are gone. A pod may also just be tried
@@ -68,13 +68,13 @@ class ReclaimTimes:
             del self._waiting[uid]
 
     def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
-        """Note the takers of what others lose. Each counts once while it waits or grows."""
+        """Note the takers (uids) of what others lose. Each counts once while it waits or grows."""
         for pending in snapshot.pending_pods:
-            if f"{pending.namespace}/{pending.name}" in takers:
+            if pending.uid in takers:
                 self._owe(pending.uid, pending.shape.gpus)
         growing = set()
         for job in snapshot.jobs:
-            if f"{job.namespace}/{job.name}" not in takers:
+            if job.uid not in takers:
                 continue
             if job.uid in self._waiting:
                 self._owe(job.uid, _missing(job))

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
-from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class _Wish:
     """A question to be asked, its `order` within its namespace, and the givers that wait for the answer."""
 
     job: Job
-    dry_run: Callable[[], DryRun | None]
+    trial: Callable[[], Trial | None]
     order: int
     until: float
     givers: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Trials:
 
     def __init__(
         self,
-        ask: Callable[[DryRun], Awaitable[None]],
+        ask: Callable[[Trial], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
         again: Callable[[str], object],
@@ -166,7 +166,7 @@ class Trials:
         return frozenset((*self._passed, *self._running))
 
     def have_passed(
-        self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, giver: str, order: int
+        self, job: Job, roles: Counter[str], trial: Callable[[], Trial | None], *, giver: str, order: int
     ) -> bool:
         """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
         comes.
@@ -184,7 +184,7 @@ class Trials:
             return passed
         before = self._wishes.get(job.uid)
         givers = before.givers if before is not None else set()
-        self._wishes[job.uid] = _Wish(job, dry_run, order, now + WISH_SECONDS, givers | {giver})
+        self._wishes[job.uid] = _Wish(job, trial, order, now + WISH_SECONDS, givers | {giver})
         return passed
 
     def ask_next(self) -> None:
@@ -204,10 +204,10 @@ class Trials:
     def _put(self, wish: _Wish) -> None:
         uid = wish.job.uid
         del self._wishes[uid]
-        dry_run = wish.dry_run()
-        if dry_run is None or time.monotonic() < self._barred.get(uid, 0.0):
+        trial = wish.trial()
+        if trial is None or time.monotonic() < self._barred.get(uid, 0.0):
             return
-        task = asyncio.create_task(self._try(dry_run))
+        task = asyncio.create_task(self._try(trial))
         self._running[uid] = wish, task
         task.add_done_callback(lambda _: self._end(uid))
 
@@ -248,18 +248,18 @@ class Trials:
         most = MOST_OF_NAMESPACE if silence is None else 1
         return not is_silent and here < most and len(self._running) < MOST_AT_ONCE
 
-    async def _try(self, dry_run: DryRun) -> None:
-        job = dry_run.job
+    async def _try(self, trial: Trial) -> None:
+        job = trial.job
         try:
-            await self._ask(dry_run)
+            await self._ask(trial)
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
-            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not dry_run.besides)
+            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
             wait = doubled(REFUSED_SECONDS, MOST_REFUSED_SECONDS, times)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
-            if not dry_run.besides:
-                self._refused(job, error, dry_run.needed)
+            if not trial.besides:
+                self._refused(job, error, trial.needed)
         except ClusterError as error:
             self._hear_nothing(job.namespace, error)
         except Exception:
@@ -268,7 +268,7 @@ class Trials:
         else:
             self._silences.pop(job.namespace, None)
             self._refusals.pop(job.uid, None)
-            roles = Counter(create.role for create in dry_run.creates)
+            roles = Counter(create.role for create in trial.creates)
             until = time.monotonic() + PASSED_SECONDS
             self._passed[job.uid] = _Passed(job.generation, roles, until, until)
 

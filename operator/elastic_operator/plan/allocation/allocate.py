@@ -12,7 +12,7 @@ from itertools import chain, count
 from math import inf
 
 from elastic_operator.plan.allocation.assignments import settle_readiness
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import ask_for_nodes
 from elastic_operator.plan.allocation.result import Allocation
@@ -69,11 +69,11 @@ class Allocator:
 
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
     """The takers (uids) for which a whole job goes in vain."""
-    found = set[JobEntry]()
+    found = set[Entry]()
     for entry in (entry for entry in state.displaced if entry.displaced and entry.gives):
         as_before = not any(taker.seats or taker.gives for taker in entry.takers)
         found.update(taker for taker in entry.takers if as_before or not taker.size)
-    return frozenset(taker.job.uid for taker in found)
+    return frozenset(taker.demand.uid for taker in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:

@@ -9,12 +9,13 @@ from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.brakes import Braked
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
+from elastic_operator.plan.facts.text import names_of
 
 _KEEPS = "So it keeps what it has, and is decided on again with the next change."
 
@@ -53,14 +54,14 @@ class Allocation(Mapping[str, Grant]):
                 why.limit,
                 why.message,
                 why.wake_at,
-                takers=_names(takers),
+                takers=_named(takers),
                 reclaimed=any(_is_other_team(taker, entry) for taker in takers),
-                givers=_names(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
+                givers=names_of(_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team)),
             )
         return self._grants[uid]
 
-    def _why(self, entry: JobEntry) -> Why:
-        told = self.would_not_last.get(entry.job.uid)
+    def _why(self, entry: Entry) -> Why:
+        told = self.would_not_last.get(entry.demand.uid)
         return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
 
     @property
@@ -96,7 +97,8 @@ class Allocation(Mapping[str, Grant]):
         """What jobs lose to other teams and to pending pods of others."""
         losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
         found = (
-            _eviction(entry, self.assignment(entry.job.uid)) for entry in sorted(losing, key=lambda entry: entry.rank)
+            _eviction(entry, self.assignment(entry.demand.uid))
+            for entry in sorted(losing, key=lambda entry: entry.rank)
         )
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
@@ -111,14 +113,14 @@ class Allocation(Mapping[str, Grant]):
         return frozenset(uid for uid, _, _ in self._state.taken.going())
 
     @cached_property
-    def _takers(self) -> Mapping[JobEntry, Mapping[str, JobEntry]]:
-        found: dict[JobEntry, dict[str, JobEntry]] = {}
+    def _takers(self) -> Mapping[Entry, Mapping[str, Entry]]:
+        found: dict[Entry, dict[str, Entry]] = {}
         for uid, owner, taker in self._state.taken.going():
             found.setdefault(owner, {})[uid] = taker
         return found
 
     @cached_property
-    def braked(self) -> tuple[tuple[JobEntry, Braked], ...]:
+    def braked(self) -> tuple[tuple[Entry, Braked], ...]:
         """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
         return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
 
@@ -127,10 +129,10 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
-    def takers(self, uid: str) -> tuple[str, ...]:
+    def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
-        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+        return tuple(taker.demand.uid for taker in sorted(found, key=lambda taker: taker.rank))
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
@@ -139,8 +141,8 @@ class Allocation(Mapping[str, Grant]):
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
         entry = self._entries[uid]
-        takers = {pod: taker.job.uid for pod, taker in self._takers.get(entry, {}).items()}
-        return staying(entry.job, self.assignment(uid), takers, waiting)
+        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(entry, {}).items()}
+        return staying(entry.demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -166,7 +168,7 @@ class Allocation(Mapping[str, Grant]):
         return self._assignments[uid]
 
 
-def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
+def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     assert entry.pending is not None, "asked for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
@@ -177,24 +179,21 @@ def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers={owner.job.uid: _name(owner) for owner, _ in gone},
+        losers=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 
 
-def _eviction(entry: JobEntry, assignment: Assignment) -> Eviction:
+def _eviction(entry: Entry, assignment: Assignment) -> Eviction:
     takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.job.uid, assignment.release, _names(takers))
+    return Eviction(entry.demand.uid, assignment.release, _named(takers))
 
 
-def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:
+def _is_other_team(taker: Entry, entry: Entry) -> bool:
     """Whether it is of another team, or a pending pod of others."""
     return taker.team != entry.team or taker.pending is not None
 
 
-def _names(entries: Iterable[JobEntry]) -> tuple[str, ...]:
-    return tuple(sorted({_name(entry) for entry in entries}))
-
-
-def _name(entry: JobEntry) -> str:
-    return f"{entry.job.namespace}/{entry.job.name}"
+def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
+    """Their uids and names."""
+    return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

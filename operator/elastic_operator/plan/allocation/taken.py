@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import Brakes, Member
 
@@ -21,13 +21,13 @@ class Taken:
         keeps: Whether that job keeps that pod now.
     """
 
-    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[JobEntry, Member], bool]) -> None:
+    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._brakes, self._keeps = journal, brakes, keeps
-        self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
+        self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
         self.tally = Tally(brakes.gone)
-        self.braked: dict[JobEntry, Braked] = {}
+        self.braked: dict[Entry, Braked] = {}
 
-    def note(self, owner: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
+    def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
         """Record that `taker` took these members of the owner."""
         if owner is taker:
             return
@@ -43,13 +43,13 @@ class Taken:
         if uid in self.pods:
             self._count(uid, goes=goes)
 
-    def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
+    def going(self) -> Iterator[tuple[str, Entry, Entry]]:
         """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
         for uid, (owner, member, taker) in self.pods.items():
             if not self._keeps(owner, member):
                 yield uid, owner, taker
 
-    def note_given_back(self, owner: JobEntry) -> None:
+    def note_given_back(self, owner: Entry) -> None:
         """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
         took = owner.took
         self._journal.set(owner, "took", ())
@@ -61,7 +61,7 @@ class Taken:
                 self._journal.set(taker, "took", (*taker.took, (loser, member)))
                 self._attribute(loser, member, taker)
 
-    def pass_on(self, taker: JobEntry, node: int, heir: JobEntry, *, gpus: int) -> bool:
+    def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
         """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
 
         False if the brakes let fewer pods go for the heir; the caller then rolls back.
@@ -82,13 +82,13 @@ class Taken:
             self._attribute(owner, member, heir)
         return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
 
-    def goes_on(self, taker: JobEntry) -> bool:
+    def goes_on(self, taker: Entry) -> bool:
         """Whether pods were deleted for it within the last minute."""
         return taker_of(taker) in self.tally.going_on
 
     # -- brakes --------------------------------------------------------------------------------------------------------
 
-    def brake(self, taker: JobEntry, pods: Iterable[str]) -> bool:
+    def brake(self, taker: Entry, pods: Iterable[str]) -> bool:
         """Whether a brake forbids that these pods (uids) go for it. Remembered until it is served after all."""
         wanted = len(self.tally.going.keys() & set(pods))
         if not wanted:
@@ -98,7 +98,7 @@ class Taken:
             self.braked[taker] = found
         return found is not None
 
-    def _waits_behind(self, taker: JobEntry) -> bool:
+    def _waits_behind(self, taker: Entry) -> bool:
         """Whether an entry of its team that ranks before it waits for a brake.
 
         Else small takers would use up the limit each minute, and a large one would never pass (138).
@@ -109,11 +109,11 @@ class Taken:
 
     # -- who took what -------------------------------------------------------------------------------------------------
 
-    def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
+    def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
         change = partial(self._set, member.uid)
         self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
 
-    def _set(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
+    def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
         if taken is None:
             del self.pods[uid]
             self.tally.put(uid, None)

@@ -38,9 +38,9 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are the names of those for whom pods are
-    released; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose pods
-    for it.
+    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released,
+    uid to name; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose
+    pods for it.
     """
 
     replicas: int
@@ -50,12 +50,12 @@ class Grant:
     limit: Limit
     message: str
     wake_at: float | None = None
-    takers: tuple[str, ...] = ()
+    takers: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     givers: tuple[str, ...] = ()
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
-        """The grant while the pods `held` stay, `size` pods are the target, and the takers named in `without` get
+        """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
         nothing (139).
 
         Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
@@ -65,12 +65,12 @@ class Grant:
         soonest = sorted(self.create, key=lambda slot: not slot.ready)
         create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
         if release:
-            takers = tuple(name for name in self.takers if name not in without)
+            takers = {uid: name for uid, name in self.takers.items() if uid not in without}
             return replace(
                 self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
             )
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
+        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers={}, givers=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods (by uid) that a job loses to other teams, and the names of the takers."""
+    """The pods (by uid) that a job loses to other teams, and the takers: uid to name."""
 
     job_uid: str
     pods: tuple[str, ...]
-    takers: tuple[str, ...]
+    takers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

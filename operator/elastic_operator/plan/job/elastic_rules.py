@@ -110,8 +110,8 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    gone = (*obs.gone, (master, short_failure(master)))
-    return replace(obs, status=status, gone=gone, commit=True, events=(*obs.events, _replaced(told, status)))
+    to_delete = (*obs.to_delete, (master, short_failure(master)))
+    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(told, status)))
 
 
 def _had_master(obs: Observation) -> bool:

@@ -43,7 +43,7 @@ def losses(obs: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not go_on(obs.job, obs.asked):
+    if node_is_lost(obs) and not go_on(obs.job, obs.survivors):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
     return obs
@@ -71,7 +71,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
 
 def node_is_lost(obs: Observation) -> bool:
     """Whether any of the pods that go is on a lost node."""
-    return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
+    return any(pod.node in obs.lost_nodes for pod, _ in obs.to_delete)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
@@ -87,7 +87,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     are to blame themselves, or they would go from node to node for ever. A pod that is gone before it ran may be gone
     at once again, whoever deletes it. If the status does not list a pod, nobody may know whether it ran.
     """
-    gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
+    gone = [pod for pod, _ in obs.to_delete if pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
@@ -151,12 +151,12 @@ def _why_lost(obs: Observation, lost: int) -> str:
     gone.
     """
     alive = {pod.name for pod in obs.live}
-    causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
+    causes = {pod.name: why for pod, why in obs.to_delete if pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
     told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
     why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
-    if node_is_lost(obs) and obs.asked is not None and go_on(obs.job, obs.asked):
-        return f"{why} A group of {pods(len(obs.asked.pods))} trains on without it and is left alone."
+    if node_is_lost(obs) and obs.survivors is not None and go_on(obs.job, obs.survivors):
+        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
     return why

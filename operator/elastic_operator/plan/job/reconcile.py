@@ -15,9 +15,9 @@ from elastic_operator.plan.job.finished import after_the_end, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import take_report
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed, releases
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
 from elastic_operator.plan.job.wish import changed_wish, first_wish
-from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed, releases
 from elastic_worker.contract import ROLE_MASTER
 
 

@@ -27,7 +27,7 @@ def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float
     asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
     training = still_training(obs.job, obs.status, asked_about, now) if asked_about else frozenset()
     obs = _ask_the_others(obs, unready, now)
-    decided = decided_at(obs.job, obs.asked, now)
+    decided = decided_at(obs.job, obs.survivors, now)
     undecided = frozenset(asked_about) if now < decided else frozenset()
     wake = {node: since + patience for node, since in unready.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
@@ -54,31 +54,31 @@ def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) 
     begins = min(times, default=inf) + patience - ASK_SECONDS
     if now < begins:
         return replace(obs, wake_at=(begins,) if begins < inf else ())
-    return replace(obs, asked=left)
+    return replace(obs, survivors=left)
 
 
 def sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observation:
     """Sort the pods into members and pods that must go, each with the reason."""
     assert obs.job.spec is not None
     live: list[OwnPod] = []
-    gone: list[tuple[OwnPod, str]] = []
+    to_delete: list[tuple[OwnPod, str]] = []
     for pod in sorted(obs.job.pods, key=master_first):
         if pod.node and pod.node in obs.lost_nodes and not pod.ended:
-            gone.append((pod, _why_lost(obs, pod.node, unready_since[pod.node])))
+            to_delete.append((pod, _why_lost(obs, pod.node, unready_since[pod.node])))
         elif pod.deleting_since is not None:
             continue
         elif pod.incarnation != obs.status.incarnation:
-            gone.append((pod, f"incarnation {pod.incarnation} is over"))
+            to_delete.append((pod, f"incarnation {pod.incarnation} is over"))
         elif is_superseded(pod, obs.status):
-            gone.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
+            to_delete.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
-            gone.append((pod, pod.disrupted))
+            to_delete.append((pod, pod.disrupted))
         elif obs.job.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
-            gone.append((pod, short_failure(pod)))
+            to_delete.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)
     finishing = any(p.main.exit_code == 0 and not was_asked_to_go(p) for p in present(obs))
-    return replace(obs, live=tuple(live), gone=tuple(gone), finishing=finishing)
+    return replace(obs, live=tuple(live), to_delete=tuple(to_delete), finishing=finishing)
 
 
 def sort_unread(obs: Observation) -> Observation:
@@ -87,7 +87,7 @@ def sort_unread(obs: Observation) -> Observation:
     staying = [pod for pod in pods if pod.deleting_since is None]
     old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
     live = tuple(pod for pod in staying if pod not in old and not pod.ended)
-    return replace(obs, live=live, gone=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
+    return replace(obs, live=live, to_delete=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
 
 
 def _why_lost(obs: Observation, node: str, since: float) -> str:

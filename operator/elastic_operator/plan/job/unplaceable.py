@@ -59,8 +59,8 @@ def shut_out(obs: Observation, now: float) -> Observation:
         if not obs.job.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(status, now)
-    gone = (*obs.gone, *((pod, why[pod.uid]) for pod in going))
-    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
+    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
@@ -226,5 +226,5 @@ def _try_later(
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if len(left) < least or left[0].role != ROLE_MASTER:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    gone = (*obs.gone, *((pod, why) for pod in obs.live if pod not in left))
-    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live if pod not in left))
+    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

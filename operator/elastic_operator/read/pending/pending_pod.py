@@ -23,10 +23,15 @@ from elastic_operator.settings import Settings
 NEVER_PREEMPTS = "Never"
 RESTS = "nodes were kept for it in vain"
 
-Barred = tuple[float, str]
-"""Until when (epoch seconds) nothing is tried for a pod, and why."""
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """What is known of the claims of a namespace that have these names."""
+
+
+class Barred(NamedTuple):
+    """Until when (epoch seconds) nothing is tried for a pod, and why."""
+
+    until: float
+    why: str
 
 
 class Around(NamedTuple):
@@ -50,8 +55,8 @@ def pending_pod_of(
     avoided, holds = reserved.avoided(now), reserved.holds(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if left.rests(now):
-        barred = max(barred or (0.0, ""), (left.rests_until, RESTS))
-    times = [*avoided.values(), *([reserved.until] if holds else []), *([barred[0]] if barred else [])]
+        barred = max(barred or Barred(0.0, ""), Barred(left.rests_until, RESTS))
+    times = [*avoided.values(), *([reserved.until] if holds else []), *([barred.until] if barred else [])]
     nominated = around.nominated if not reserved.node else ""
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else barred, now), "")
     pending = PendingPod(
@@ -96,8 +101,8 @@ def _problems(shape: PodShape, flavor_problem: str, barred: Barred | None, now: 
         yield shape.unpinned_because
     if flavor_problem:
         yield flavor_problem
-    if barred is not None and now < barred[0]:
-        yield barred[1]
+    if barred is not None and now < barred.until:
+        yield barred.why
 
 
 def may_evict(pod: objects.Pod) -> bool:

@@ -76,10 +76,10 @@ class WholeGangs:
             is_planned = can_be_served and not rests
             if is_planned:
                 self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
-            for uid, request in pods.items() if not is_planned or len(pods) == 1 else ():
-                if request is not None and (rests or not request.promised):
-                    takes = request.takes and is_planned
-                    self._held_back[uid] = _alone(request, takes=takes, before=held_before.get(uid))
+            for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
+                if pod is not None and (rests or not pod.promised):
+                    takes = pod.takes and is_planned
+                    self._held_back[uid] = _alone(pod, takes=takes, before=held_before.get(uid))
         return {uid: held for uid, (_, held) in self._held_back.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
@@ -103,22 +103,22 @@ class WholeGangs:
         return rest_first
 
 
-def _grown(requests: Iterable[PendingPod | None], now: float) -> float:
+def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
     """The latest time at which the youngest of new pods can have been created: the API tells whole seconds."""
-    return min(now, max(request.created + 1.0 if request else now for request in requests))
+    return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
 
 
-def _can_be_served(requests: Collection[PendingPod | None]) -> bool:
+def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
     """Whether it is not too large, and either all of its pods wait for GPUs alone or it may be split."""
-    known = [request for request in requests if request is not None]
-    all_wait = len(known) == len(requests) or all(request.may_be_split for request in known)
-    return len(known) <= MOST_PODS and all_wait and not any(request.unplannable for request in known)
+    known = [pod for pod in pods if pod is not None]
+    all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
+    return len(known) <= MOST_PODS and all_wait and not any(pod.unplannable for pod in known)
 
 
 def _alone(
-    request: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
+    pod: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
 ) -> tuple[PendingPod, PendingPod]:
     """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
-    if before is not None and before[0] is request and before[1].takes is takes:
+    if before is not None and before[0] is pod and before[1].takes is takes:
         return before
-    return request, replace(request, gang="", takes=takes)
+    return pod, replace(pod, gang="", takes=takes)

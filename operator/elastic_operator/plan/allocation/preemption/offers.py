@@ -11,13 +11,13 @@ from heapq import heappop, heappush
 from itertools import count
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 
-_Entry = tuple[tuple[float, ...], int, Unit]
+_Listed = tuple[tuple[float, ...], int, Unit]
 """The sort key of a unit, its position in the order of listing, and the unit."""
-_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Entry]]
+_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 """Heaps by account, GPUs that go, whether these are only planned (166), and whether a running job ends (150):
 `Victims.may_go` has one answer for all units of a heap.
 """
@@ -30,9 +30,9 @@ class Offers:
         self._victims = victims
         self._singles: _Heaps = {}
         self._wholes: _Heaps = {}
-        self._current: dict[JobEntry, Unit | None] = {}
+        self._current: dict[Entry, Unit | None] = {}
         """For each job, the unit of all its pods as it is listed in `_wholes`."""
-        self._gone: set[JobEntry] = set()
+        self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(victims.under(account))
         """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
@@ -69,7 +69,7 @@ class Offers:
             self._unlisted[unit.entry] = None
         return unit
 
-    def _without_stale(self, heap: list[_Entry]) -> list[_Entry]:
+    def _without_stale(self, heap: list[_Listed]) -> list[_Listed]:
         while heap and self._is_stale(heap[0][2]):
             heappop(heap)
         return heap

@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterable, Set
 from math import inf
 
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.touched import drop_absent
 
-WORDING_SECONDS = 0.5
-WORDING_BATCH = 10
+RETELLING_SECONDS = 0.5
+RETELLING_BATCH = 10
 """So many jobs get a new word every so many seconds."""
-STORM_WORDING_SECONDS = 5.0
+STORM_RETELLING_SECONDS = 5.0
 """So many seconds while hundreds of jobs change: their sentences are out of date again at once (24, 156)."""
 
 
-class Wording:
+class Retelling:
     """The jobs (uids) whose answer may read otherwise now, the longest waiting first."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Wording:
         now = time.monotonic()
         if not self._unsaid or now < self._at:
             return []
-        self._at = now + (STORM_WORDING_SECONDS if storms else WORDING_SECONDS)
-        taken = list(self._unsaid)[:WORDING_BATCH]
+        self._at = now + (STORM_RETELLING_SECONDS if storms else RETELLING_SECONDS)
+        taken = list(self._unsaid)[:RETELLING_BATCH]
         for uid in taken:
             del self._unsaid[uid]
         return taken

@@ -41,7 +41,7 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
     """The pods that must go for reasons of the job's own; on a lost node also those that are being deleted."""
     return tuple(
         DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
-        for pod, why in obs.gone
+        for pod, why in obs.to_delete
         if pod.deleting_since is None or pod.node in obs.lost_nodes
     )
 
