@@ -25,10 +25,12 @@ SERVICE = objects.Service(
     [
         (Unreachable("no answer"), True),
         (ServerError("the server gave up", status=504), True),
+        (ServerError("etcdserver: request timed out", status=500), True),
+        (ServerError("not now", status=503), False),
         (ServerError("failed calling webhook", status=500), False),
         (Forbidden("exceeded quota", status=403), False),
     ],
-    ids=["no answer", "given up", "a webhook is down", "refused"],
+    ids=["no answer", "given up", "etcd is slow", "overload", "a webhook is down", "refused"],
 )
 async def test_a_pod_that_may_exist_keeps_its_room(monkeypatch, error, may_exist):
     async def post(*_arguments: Any, **_more: Any) -> Any:

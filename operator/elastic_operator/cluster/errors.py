@@ -100,8 +100,13 @@ MAY_PASS = (Unreachable, Fenced, Conflict, TooManyRequests, ServerError)
 
 
 def may_have_happened(error: ClusterError) -> bool:
-    """Whether a write that ended so may have come about: nobody knows, or a proxy or a server that gave up answered."""
-    return isinstance(error, Unreachable) or (isinstance(error, ServerError) and "webhook" not in error.message)
+    """Whether a write that ended so may have come about: there was no answer, or that of somebody who waited in vain.
+
+    These are a proxy (502, 504), and an API server that waited for etcd. Any other refusal says that it did not.
+    """
+    if not isinstance(error, ServerError):
+        return isinstance(error, Unreachable)
+    return error.status in (502, 504) or "etcdserver: request timed out" in error.message
 
 
 _MAY_CHANGE = ("webhook", "denied request")
