@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-MOST = 20_000
-"""After so many different parts it begins anew: what is in use stays in use, and is only not shared with later ones."""
+MOST = 5_000
+"""After so many different parts it begins anew. The pods of a job come one after the other, so they share theirs all the
+same; and what tenants write into conditions, 1 kB each, does not pile up.
+"""
 MOST_KINDS = 10_000
 """The most different things that one memory of `interned` has."""
 _kept: dict[Hashable, Any] = {}

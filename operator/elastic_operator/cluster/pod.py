@@ -239,7 +239,7 @@ class ContainerStatus(Struct, frozen=True):
     state: ContainerState = ContainerState()
 
     def __post_init__(self) -> None:
-        intern_fields(self, "name", "state")
+        intern_fields(self, "name")
 
 
 class PodStatus(Struct, frozen=True):
@@ -256,7 +256,7 @@ class PodStatus(Struct, frozen=True):
     nominated_node_name: str = ""
 
     def __post_init__(self) -> None:
-        intern_fields(self, "phase", "start_time", "conditions", "container_statuses")
+        intern_fields(self, "phase", "start_time", "conditions")
 
 
 class Pod(Struct, frozen=True):
