@@ -102,11 +102,12 @@ MAY_PASS = (Unreachable, Fenced, Conflict, TooManyRequests, ServerError)
 def may_have_happened(error: ClusterError) -> bool:
     """Whether a write that ended so may have come about: there was no answer, or that of somebody who waited in vain.
 
-    These are a proxy (502, 504), and an API server that waited for etcd. Any other refusal says that it did not.
+    These are a proxy, which says 502 or 504, and an API server that waited for etcd. Any other refusal says that it
+    did not.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)
-    return error.status in (502, 504) or "etcdserver: request timed out" in error.message
+    return error.status in {502, 504} or "etcdserver: request timed out" in error.message
 
 
 _MAY_CHANGE = ("webhook", "denied request")
