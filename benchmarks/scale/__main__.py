@@ -147,12 +147,7 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         if jobs != plan.crowds[-1]:
             fill.clear(place)
     *_, one, two, three = plan.names(plan.crowds[-1])
-    with progress.step("the leader is killed"):
-        killed = takeover.after_kill(place, one)
-        takeover.until_steady(place, replicas)
-    with progress.step("the leader is stopped"):
-        stopped = takeover.after_stop(place, two)
-        takeover.until_steady(place, replicas)
+    killed, stopped = takeover.after_both(place, one, two, replicas, progress)
     with progress.step("an operator starts"):
         started = takeover.after_start(place, three)
     with progress.step("all jobs and the operator go"):

@@ -43,7 +43,7 @@ TICK_SECONDS = 0.1
 
 
 class Step(Enum):
-    """What happens to a job that runs."""
+    """An event in the life of a job that runs."""
 
     LOSE = auto()
     FINISH = auto()
@@ -55,7 +55,7 @@ STORIES = (*[(Step.FINISH,)] * 7, *[(Step.LOSE, Step.FINISH)] * 2, (Step.FAIL,))
 
 
 def missing_nodes(plan: Scenario, rate: float) -> int:
-    """So many more than the plan's that all jobs which run at a time have room."""
+    """How many nodes are missing for all jobs that run at a time, beside the plan's."""
     wanted = math.ceil((plan.jobs * plan.size + rate * STANDING_SECONDS) / GPUS_PER_NODE * SPARE)
     return max(0, wanted - plan.nodes)
 

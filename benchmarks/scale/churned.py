@@ -1,4 +1,4 @@
-"""What a time in which jobs come and go is judged by: reactions, and whether they, or anything else, grew with it."""
+"""The figures of minutes in which jobs come and go: reactions, and whether they or anything else grew."""
 
 from __future__ import annotations
 

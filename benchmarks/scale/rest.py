@@ -121,12 +121,7 @@ def measure(place: Place, plan: Plan, replicas: int, progress: Progress) -> Rest
         leading, standing_by = weigh.at_rest([leader, standby], seconds=REST_SECONDS)
     load = os.getloadavg()[0]
     one, two, three = plan.names[-CHANGED_JOBS:]
-    with progress.step("the leader is killed"):
-        killed = takeover.after_kill(place, one)
-        takeover.until_steady(place, replicas)
-    with progress.step("the leader is stopped"):
-        stopped = takeover.after_stop(place, two)
-        takeover.until_steady(place, replicas)
+    killed, stopped = takeover.after_both(place, one, two, replicas, progress)
     with progress.step("an operator starts"):
         started = takeover.after_start(place, three)
         only = operators(place)[0]

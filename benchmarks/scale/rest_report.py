@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks.scale.report import table
 from benchmarks.scale.rest import REST_SECONDS, Resting
-from benchmarks.torch.report import renew, table
+from benchmarks.torch.report import renew
 
 RENEWED_BY = '<!-- figures: make bench-scale ARGS="--rest 10000 --others 30000 --page docs/performance.md" -->'
 
@@ -57,4 +58,4 @@ def markdown(resting: Resting) -> str:
         ("load average of the machine, after the rest", f"{resting.load:.1f}"),
     ]
     filled = f"{plan.pods:,} pods of {len(plan.names):,} jobs, {plan.others:,} of others, {plan.nodes:,} nodes, at rest"
-    return "\n".join(table((filled, "figure"), rows))
+    return table((filled, "figure"), rows)

@@ -299,7 +299,7 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
 async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
     """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
 
-    Whether it is gone: one with finalizers stays until these are taken off, and is answered with.
+    Returns whether it is gone. A job with finalizers stays until these are taken off.
     """
     options = {**_delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
