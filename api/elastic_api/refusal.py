@@ -30,6 +30,7 @@ _REMEDIES = (
     ("PodSecurity", "Change the template, or have the namespace's Pod Security level changed."),
     ("being terminated", "The namespace is being deleted: create the job in another one."),
     ("webhook", "Ask who runs that webhook, or change the template."),
+    ("denied request", "Ask who wrote that admission policy, or change the template."),
     ("cannot create", "Grant the operator's service account that right."),
     ("maximum", "Ask for less per pod, or have the LimitRange changed."),
     ("minimum", "Ask for more per pod, or have the LimitRange changed."),

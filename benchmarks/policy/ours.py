@@ -200,7 +200,7 @@ class Ours:
         """Whose pods are on their way out there, and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.obs.gone} if known.obs else set()
+            gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus
@@ -242,7 +242,7 @@ class Ours:
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"
-            share = allocation.share(name) if known.demand is not None else None
+            share = allocation.assignment(name) if known.demand is not None else None
             same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue
@@ -267,9 +267,9 @@ class Ours:
             assert made.node is not None, "every pod here can be placed"
             index = 0 if made.role == ROLE_MASTER else made.index + 1
             known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
-        if told := plan.membership:
+        if told := plan.wish:
             known.made[told.uid] = replace(known.made[told.uid], membership=told.text)
-        changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
+        changed = bool(going or plan.creates or plan.wish) or plan.status != known.job.status
         if changed:
             known.job = replace(known.job, status=plan.status)
         return changed

@@ -26,21 +26,21 @@ from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
-from elastic_operator.cluster.readers import Readers
+from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JobFeed
-from elastic_operator.loop.act import Actor
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.metrics.shown import Shown
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
@@ -80,7 +80,7 @@ class Process:
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
-        self.shown = Shown()
+        self.times = JobTimes()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
@@ -193,14 +193,14 @@ class Process:
         gc.collect()
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(events.run())
+        posting = asyncio.create_task(_told("writing of events", events.run()))
         self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(statuses.run())
-        renewing = asyncio.create_task(self._renew_networks())
+        reporting = asyncio.create_task(_told("reports on policies", statuses.run()))
+        renewing = asyncio.create_task(_told("renewal of NetworkPolicies", self._renew_networks()))
         self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(self._keep_quotas(self.quotas))
+        limiting = asyncio.create_task(_told("limits of plain pods", self._keep_quotas(self.quotas)))
         try:
-            self.shown = Shown()
+            self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
         finally:
@@ -238,12 +238,16 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _decided(self, decisions: Decisions) -> None:
-        """A pass is over, with this result."""
+    def _decided(self, decisions: Decisions | None) -> None:
+        """A pass is over, with this result; or it has failed."""
+        if decisions is None:
+            if self.statuses is not None:
+                self.statuses.pass_failed()
+            return
         snapshot = decisions.observed.snapshot
-        self.shown.keep_only(decisions.observed.obs.keys())
+        self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+            self.statuses.pass_ended(decisions)
         if self.quotas is not None:
             self.quotas.pass_ended(decisions.policies, snapshot)
 
@@ -265,9 +269,9 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
+            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            planned=self.shown.see,
+            planned=self.times.see_plan,
             decided=self._decided,
         )
 
@@ -297,7 +301,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=self.shown.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
+            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,
@@ -309,6 +313,15 @@ class Process:
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"
         return ""
+
+
+async def _told(what: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work. Nobody awaits its result, so the error that ends it is logged here."""
+    try:
+        await work
+    except Exception:
+        log.exception("the %s has ended by an error; the next leader begins it again", what)
+        raise
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:
@@ -362,7 +375,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             health=process.health,
             picture=process.picture,
             unready=process.installation.elsewhere,
-            readers=Readers(asking) if settings.authorize_metrics else None,
+            metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
             yield process
 

@@ -16,7 +16,7 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.handlers import JobFeed
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.metrics.picture import WatchPicture
 from elastic_worker import contract
 

@@ -109,6 +109,18 @@ async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_other
     assert not isinstance(raised.value, Conflict)
 
 
+async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
+    """The admission of quotas answers with one where many pods come at once. Nothing has changed then."""
+    api.fail("POST", status(409, "Conflict"), status(409, "Conflict"))
+    for creation in (
+        apply.create_pod(session, manifest(), job_uid=JOB_UID),
+        apply.try_pod(session, manifest()),
+    ):
+        with pytest.raises(ApiError) as raised:
+            await creation
+        assert not isinstance(raised.value, Conflict)
+
+
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):
     for kept in ({"deletionGracePeriodSeconds": 30}, {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}):
         api.fail("DELETE", json(pod_dict("p", **DELETED_AT, **kept)))
@@ -274,10 +286,10 @@ def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
 
 async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
     job = api.put(JOB, {})
-    await apply.delete_job(session, "a", "toy", uid="re-created")
+    assert not await apply.delete_job(session, "a", "toy", uid="re-created")
     assert api.find(JOB)
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
     assert not api.find(JOB)
     assert api.seen[-1][3]["propagationPolicy"] == "Background"
 

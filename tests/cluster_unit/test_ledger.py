@@ -12,10 +12,11 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
+from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
-from elastic_operator.read.overdue import OVERDUE_SECONDS
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -37,7 +38,9 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     place = {"role": "worker", "index": index, "node": node}
-    return ledger.assume(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", requests={GPU: gpus}, **place)
+    return ledger.assume(
+        job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
+    )
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():
@@ -224,7 +227,7 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
     ledger = ledger_of(pod("urgent", gpus=1, phase="Pending", status={"nominatedNodeName": "n1"}))
-    assert [waiting.metadata.name for waiting in ledger.waiting()] == ["urgent"]
+    assert [waiting.metadata.name for waiting in ledger.pending()] == ["urgent"]
     assert ledger.node_usage("n1") == Usage()
 
 
@@ -304,11 +307,11 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
-    before = ledger.revision("n1")
+    before = ledger.node_revision("n1")
     assert ledger.node_usage("n1").leaving[GPU] == 2
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
-    assert ledger.revision("n1") > before
+    assert ledger.node_revision("n1") > before
     assert ledger.node_usage("n1").leaving == {}
     assert ledger.node_usage("n1").used == {GPU: 2, "pods": 1}
     assert ledger.node_usage("n1").used_by == {"a": {GPU: 2}}

@@ -22,9 +22,9 @@ def released(count: int, *, of: int = 8) -> Assignment:
 
 
 def stay(
-    share: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
+    assignment: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
 ) -> set[str]:
-    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), share, takers, frozenset(waiting)))
+    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, takers, frozenset(waiting)))
 
 
 def test_while_nobody_waits_all_go() -> None:

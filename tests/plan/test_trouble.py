@@ -447,13 +447,13 @@ def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goe
     assert START + 110 <= seconds(seen.status.retry.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
     assert len(seen.live) == 2
-    assert seen.gone == ()
+    assert seen.to_delete == ()
 
 
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA)
     seen = observe(job, {}, START + 100)
-    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     assert seen.held_back
     assert not seen.wants_pods
@@ -472,7 +472,7 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
     seen = see(make_job(before, status=status, shut_out=CLOSED))
-    assert [pod.name for pod, _ in seen.gone] == ["toy-worker-2"]
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED))
@@ -482,14 +482,14 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))
-    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
 
 def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     leaving = make_pod("worker-0", deleting_since=START + 99)
     job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)
-    assert observe(job, {}, START + 100).gone == ()
+    assert observe(job, {}, START + 100).to_delete == ()
 
 
 def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
@@ -525,10 +525,10 @@ def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
 def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_back():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), refused="spec.worker.template...: odd.")
     seen = observe(job, {}, START + 100)
-    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
     whole = observe(make_job(refused="spec.worker.template...: odd."), {}, START + 100)
-    assert (whole.gone, whole.status.incarnation) == ((), 1)
+    assert (whole.to_delete, whole.status.incarnation) == ((), 1)
 
 
 def test_a_start_that_waits_for_the_name_of_the_master_before_says_so():

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 from elastic_api.what_if import KEEP
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.forecasts import Forecasts
+from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.forecast.answer import Answer, no_answer
@@ -33,7 +33,7 @@ class Life:
         self.heard: list[str] = []
         clock = SimpleNamespace(time=lambda: time.time())
         self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, again=self.heard.append)
-        self.forecasts.questions.begin = self._begin
+        self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
     def _begin(self, *_: object) -> Steps[Answer]:
@@ -135,7 +135,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def story(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts))
+        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _decided=Mock()))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))
@@ -157,4 +157,4 @@ def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_work
 
     life = lives(story)
     assert life.heard == ["red/0"]
-    assert life.forecasts.questions._metrics.what_ifs.labels("false")._value.get() == 1
+    assert life.forecasts.what_ifs._metrics.what_ifs.labels("false")._value.get() == 1

@@ -7,8 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from elastic_api.status import QueuePlace, Training
-from elastic_operator.loop import line
-from elastic_operator.loop.line import LOOK_SECONDS, MORE_SECONDS, MOST_AT_ONCE, STARTS_SECONDS, TOLD_SECONDS, Line
+from elastic_operator.loop.forecast import line
+from elastic_operator.loop.forecast.line import (
+    LOOK_SECONDS,
+    MORE_SECONDS,
+    MOST_AT_ONCE,
+    STARTS_SECONDS,
+    TOLD_SECONDS,
+    Line,
+)
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.times import at
@@ -107,13 +114,13 @@ def test_while_nothing_moves_and_nobody_waits_nothing_is_done(monkeypatch) -> No
 def test_an_estimate_is_told_again_only_where_it_is_another_one(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), [RUNS, *crowd(1)]
     assert life.look(jobs, left=3600) == ["w0000"]
-    first = life.line.place("w0000")
+    first = life.line.queue_place("w0000")
     assert (first.estimated_start_time, first.confidence) == (at(NOW + 3600), 1.0)
     life.passed = 70
     assert life.look(jobs, left=3600 + 100) == []
     life.passed = 140
     assert life.look(jobs, left=1800) == ["w0000"]
-    assert life.line.place("w0000").estimated_start_time == at(NOW + 140 + 1800)
+    assert life.line.queue_place("w0000").estimated_start_time == at(NOW + 140 + 1800)
 
 
 def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
@@ -140,11 +147,11 @@ def test_a_place_that_cannot_be_written_keeps_nobody_else_from_hearing(monkeypat
 def test_a_job_that_waits_no_more_loses_its_place_and_is_written_again(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), [RUNS, *crowd(2)]
     life.look(jobs, left=600)
-    place = life.line.place("w0000")
-    assert life.line.place("other", written=place) is None, "it does not wait either"
+    place = life.line.queue_place("w0000")
+    assert life.line.queue_place("other", written=place) is None, "it does not wait either"
     life.passed = LOOK_SECONDS
     assert life.look([RUNS, *crowd(2)[1:]]) == ["w0000"]
-    assert life.line.place("w0000", written=place) is None
+    assert life.line.queue_place("w0000", written=place) is None
     life.passed = 86_400
     life.line.started("w0000", NOW + life.passed)
     assert life.ratios()[0] == 0
@@ -155,14 +162,14 @@ def test_a_job_that_gets_its_pods_is_judged_at_its_start_and_has_no_place_meanwh
     life.look([RUNS, *crowd(1)], left=1000)
     life.passed = 500
     assert life.look(crowd(1)) == []
-    assert life.line.place("w0000") is None
+    assert life.line.queue_place("w0000") is None
     life.line.started("w0000", NOW + 500)
     assert life.ratios() == (1, 0.5)
 
 
 def test_a_new_leader_leaves_places_as_they_are_written_until_it_has_looked(monkeypatch) -> None:
     life, place = Life(monkeypatch), QueuePlace(position=7)
-    assert life.line.place("w0000", written=place) == place
+    assert life.line.queue_place("w0000", written=place) == place
     life.look([RUNS, *crowd(MOST_AT_ONCE + 1)])
-    assert life.line.place(f"w{MOST_AT_ONCE:04}", written=place) == place
-    assert life.line.place("other", written=place) is None
+    assert life.line.queue_place(f"w{MOST_AT_ONCE:04}", written=place) == place
+    assert life.line.queue_place("other", written=place) is None

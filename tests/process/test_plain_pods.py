@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.snapshot import Resources
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.upkeep import plain_pods
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
-from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
 from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team

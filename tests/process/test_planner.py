@@ -24,17 +24,17 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.facts.snapshot import Brakes, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.overdue import OVERDUE_SECONDS
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
@@ -82,13 +82,13 @@ class World:
     def new_world(self) -> StoredWorld:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, bulkhead=bulkhead.Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
             "may_take": lambda job: job.name not in self.refused,
-            "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs, self.troubles, **passed)
+        return StoredWorld(reader, logs.as_read, self.troubles, **passed)
 
     def look(self) -> Observed:
         return self.planner.observe(self.stored.look(self.now))
@@ -181,7 +181,7 @@ class World:
             role=role,
             index=int(index),
             node=where or None,
-            requests={GPU: 1},
+            shape=PodShape({GPU: 1}, gpus=1),
         )
 
     def creation_ends(self, job: str, place: str) -> None:
@@ -196,7 +196,9 @@ class World:
             self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
-        self.troubles.clear(f"uid-{job}")
+        obs = self.look().obs.get(f"uid-{job}")
+        if obs is not None:
+            self.troubles.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
         (self.refused.add if refused else self.refused.discard)(job)
@@ -588,7 +590,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
     world.look()
     reader, looks = world.stored.reader, set()
     facts, shape = reader.jobs.facts, reader.shapes.of
-    monkeypatch.setattr(reader.jobs, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    monkeypatch.setattr(reader.jobs, "facts", lambda body, *how: looks.add(body.metadata.name) or facts(body, *how))
     monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():

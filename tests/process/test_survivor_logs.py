@@ -13,7 +13,7 @@ import pytest
 from elastic_operator.cluster.apply import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import Survivors
-from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, FailureLogs
 from elastic_operator.pods.survivor_logs import AGAIN_SECONDS, BEFORE_SECONDS, SurvivorLogs
 from tests.build.groups import said_by
 from tests.plan.jobs import group

@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.write_backoff import LONGEST_SECONDS, Troubles
+from elastic_operator.loop.writes.troubles import LONGEST_SECONDS, Troubles
 from tests.plan.jobs import make_job
 
 
@@ -12,11 +12,15 @@ def refused(status, message, reason):
     return PodRefused(api_error(status, json.dumps(body).encode()), role="worker")
 
 
+def a_job(generation=1):
+    return replace(make_job(), uid="uid", generation=generation)
+
+
 def after(*errors, generation=1):
     """The troubles of a job of that generation, all of them now."""
     troubles = Troubles()
     for error in errors:
-        troubles.add(replace(make_job(), uid="uid", generation=generation), error, NOW)
+        troubles.add(a_job(generation), error, NOW)
     return troubles
 
 
@@ -40,7 +44,7 @@ def test_success_ends_all_trouble():
     troubles = after(FORBIDDEN)
     assert "exceeded quota" in troubles.message("uid")
     assert "ResourceQuota raised" in troubles.blocked("uid")
-    troubles.clear("uid")
+    troubles.clear(a_job())
     assert troubles.message("uid") == ""
 
 
@@ -48,6 +52,19 @@ def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     troubles = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
     assert "image" in troubles.refused("uid", 3)
     assert troubles.refused("uid", 4) == ""
+    troubles.clear(a_job(3))
+    assert "image" in troubles.refused("uid", 3)
+    assert not troubles.wait("uid", NOW)
+    assert not troubles.uids(), "it is read again with all others only"
+    troubles.clear(a_job(4))
+    assert not troubles.uids()
+
+
+def test_an_admission_policy_may_let_the_next_try_pass():
+    told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
+    troubles = after(refused(422, told, "Invalid"), generation=3)
+    assert troubles.refused("uid", 3) == ""
+    assert "Ask who wrote that admission policy" in troubles.blocked("uid")
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():

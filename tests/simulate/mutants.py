@@ -10,12 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
@@ -130,7 +130,7 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
     clear(state, taker, units)
@@ -214,8 +214,8 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, share: Assignment | None, now: float) -> Plan:
-    return replace(plan_aside(job, share, now), status=job.status)
+def _untold(job: Job, assignment: Assignment | None, now: float) -> Plan:
+    return replace(plan_aside(job, assignment, now), status=job.status)
 
 
 def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:

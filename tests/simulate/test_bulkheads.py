@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
 from elastic_operator.read import policies
 from tests.simulate import server as kinds
@@ -168,5 +169,16 @@ def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_th
         with patch.object(allocate.Allocator, "allocate", broken), pytest.raises(ValueError, match="made up"):
             await world.operator.run_pass()
         assert errors("job") == before
+
+    lived(story)
+
+
+def test_a_report_that_raises_keeps_no_job_from_its_pods() -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        with patch.object(ReclaimTimes, "look", side_effect=MadeUpError("a report")):
+            job = add_job(world, "red", minReplicas=2, maxReplicas=2)
+            await world.advance(30)
+            assert len(pods_of(world, job)) == 2
 
     lived(story)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.read import ledger
@@ -49,7 +49,7 @@ def test_what_is_known_to_go_wrong_still_does(seed):
 
 
 def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
-    over = obs.status.finished or obs.held_back or obs.job.stands
+    over = obs.status.finished or obs.held_back or obs.job.needs_edit
     return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 

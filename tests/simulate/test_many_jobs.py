@@ -8,11 +8,11 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import reconciler, wording
+from elastic_operator.loop import reconciler, retelling
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
-from elastic_operator.read import pending_pods as waiting_pods
 from elastic_operator.read import specs
+from elastic_operator.read.pending import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -74,7 +74,7 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         reconcile_as_it_is = planner.reconcile
         with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += wording.WORDING_SECONDS
+                world.moments.passed += retelling.RETELLING_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()
@@ -119,7 +119,7 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
         parse = noted(specs.parse_spec, turn, [])
         look = noted(waiting_pods.pending_pod_of, turn, [])
         with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
-            ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
+            ahead = asyncio.ensure_future(world.operator.controller._read_ahead())
             while not ahead.done():
                 turns += 1
                 await asyncio.sleep(0)

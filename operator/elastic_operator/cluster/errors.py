@@ -95,6 +95,25 @@ class ServerError(ApiError):
     """5xx."""
 
 
+MAY_PASS = (Unreachable, Fenced, Conflict, TooManyRequests, ServerError)
+"""The same write may come about later, though nothing about it has changed."""
+
+
+def may_have_happened(error: ClusterError) -> bool:
+    """Whether a write that ended so may have come about: there was no answer, or that of somebody who waited in vain.
+
+    These are a proxy, which says 502 or 504, and an API server that waited for etcd. Any other refusal says that it
+    did not.
+    """
+    if not isinstance(error, ServerError):
+        return isinstance(error, Unreachable)
+    return error.status in {502, 504} or "etcdserver: request timed out" in error.message
+
+
+_MAY_CHANGE = ("webhook", "denied request")
+"""What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
+
+
 class PodRefused(ClusterError):
     """The API server refuses a pod as it is: by its template, a quota, a policy, a webhook.
 
@@ -109,8 +128,11 @@ class PodRefused(ClusterError):
 
     @property
     def is_final(self) -> bool:
-        """Whether only another template can help. A webhook may change its mind, whatever code it answers with."""
-        return isinstance(self.error, BadRequest | Invalid) and "webhook" not in self.error.message
+        """Whether only another template can help. A webhook or an admission policy may change its mind, whatever code
+        it answers with.
+        """
+        is_invalid, message = isinstance(self.error, BadRequest | Invalid), self.error.message
+        return is_invalid and not any(sign in message for sign in _MAY_CHANGE)
 
 
 def refuses_pod(error: ApiError) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
 from elastic_worker import contract
 
@@ -19,7 +20,8 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 class PodLabels(Struct, frozen=True, rename=None):
     """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
 
-    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together (`read/gang_key.py`).
+    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together
+    (`read/pending/gang_key.py`).
     """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")
@@ -50,12 +52,19 @@ class PodMeta(Meta, frozen=True):
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        intern_fields(self, "labels", "annotations", "finalizers")
+
 
 class Resources(Struct, frozen=True):
     """resources of a container or a pod: quantities as written."""
 
     requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     limits: dict[str, str | int | float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "requests", "limits")
 
 
 class Port(Struct, frozen=True):
@@ -73,6 +82,9 @@ class Container(Struct, frozen=True):
     resources: Resources = Resources()
     ports: tuple[Port, ...] | None = None
     restart_policy: str = ""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "name")
 
 
 class Anything(Struct, frozen=True):
@@ -186,6 +198,9 @@ class PodSpec(Struct, frozen=True):
     preemption_policy: str = "PreemptLowerPriority"
     termination_grace_period_seconds: int = 30
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "node_name", "affinity", "tolerations", "volumes", "scheduler_name", "preemption_policy")
+
 
 class Running(Struct, frozen=True):
     """state.running."""
@@ -223,6 +238,9 @@ class ContainerStatus(Struct, frozen=True):
     name: str
     state: ContainerState = ContainerState()
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "name")
+
 
 class PodStatus(Struct, frozen=True):
     """status of a pod."""
@@ -236,6 +254,9 @@ class PodStatus(Struct, frozen=True):
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
     start_time: str | None = None
     nominated_node_name: str = ""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "phase", "start_time", "conditions")
 
 
 class Pod(Struct, frozen=True):

@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.act import Actor
-from elastic_operator.loop.asking import Asker
-from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.nominator import Nominator
-from elastic_operator.loop.reclaim_reports import ReclaimReports
+from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.trial import Asker
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.record import Planned
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
@@ -41,10 +41,10 @@ def make_controller(
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
-    progress: Progress,
+    poller: MasterPoller,
     fresh: Callable[[], bool],
     planned: Callable[[Planned], None] = lambda _: None,
-    decided: Callable[[Decisions], None] = lambda _: None,
+    decided: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 
@@ -60,7 +60,7 @@ def make_controller(
         settings,
         clock=clock,
         bulkhead=bulkhead,
-        unkept=actor.unkept,
+        dropped_fields=actor.dropped_fields,
         barred=lambda uid: nominator.barred(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
@@ -96,7 +96,7 @@ def make_controller(
         ledger=ledger,
         troubles=troubles,
         metrics=metrics,
-        unkept=actor.unkept,
+        dropped_fields=actor.dropped_fields,
         fresh=fresh,
         done=decide_again,
         failed=lambda uid, error: reconciler.set_aside(uid, error),
@@ -105,14 +105,14 @@ def make_controller(
     )
     world = StoredWorld(
         reader,
-        logs,
+        logs.as_read,
         troubles,
-        progress.report,
-        progress.heard,
+        poller.report,
+        poller.heard,
         survivors.group,
         trials.may_take,
-        trials.barred,
-        news=(progress.touched, survivors.touched),
+        trials.may_not_take,
+        news=(poller.touched, survivors.touched),
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     reconciler = Reconciler(
@@ -120,7 +120,7 @@ def make_controller(
         world,
         dispatcher,
         MakingWay(trials, nominator, breaker, stores.pods, logs.reads),
-        progress=progress,
+        poller=poller,
         survivors=survivors,
         wake=awake.set,
         planned=planned,

@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.breaker import Breaker
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.pace import Pace
-from elastic_operator.loop.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -41,7 +41,8 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        decided: Called at the end of each pass with what it came to.
+        decided: Called at the end of each pass with what it came to; with None where that must not be read any more,
+            as the next pass has failed.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        decided: Callable[[Decisions], None],
+        decided: Callable[[Decisions | None], None],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
@@ -88,7 +89,7 @@ class Controller:
         try:
             while True:
                 self._awake.clear()
-                await self._look_ahead()
+                await self._read_ahead()
                 started = time.monotonic()
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
@@ -102,13 +103,13 @@ class Controller:
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
 
-    async def _look_ahead(self) -> None:
+    async def _read_ahead(self) -> None:
         """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
         try:
             now = self._clock.time()
-            for _ in self.world.reader.pending_pods.look_ahead(now):
+            for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.observe_ahead(self.world.glance(now)):
+            for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
         except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
             return
@@ -144,7 +145,7 @@ class Controller:
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
-                self._take_note(decisions, now)
+                self._report(decisions, now)
             self.trials.keep_only(observed.obs.keys())
             self.forecasts.keep_only(observed.obs.keys())
             self.reconciler.keep_only(observed.obs.keys())
@@ -160,22 +161,31 @@ class Controller:
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
+    def _report(self, decisions: Decisions, now: float) -> None:
+        """Take note of another allocation. An error in a report must not keep any job from its pods (88)."""
+        try:
+            self._take_note(decisions, now)
+        except Exception:
+            self._metrics.pass_errors.inc()
+            log.exception("what was decided cannot be reported; it is carried out all the same")
+
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
         snapshot, allocation = decisions.observed.snapshot, decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what is decided cannot be looked at as if it were carried out; it is done all the same"
+            text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.unsettled:
-            log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
-        if decisions.dry is not None:
-            self._reports.would_go(decisions.dry)
+            uids = sorted(self.planner.unsettled)
+            log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
+        if decisions.would_be is not None:
+            self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
         self._reports.braked(allocation)
-        self._metrics.not_lasting.inc(len(allocation.left_out))
+        self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self.reconciler.wording.later(allocation)
+        self.reconciler.retelling.later(allocation)
         self._reclaim_times.look(replace(snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
@@ -203,6 +213,7 @@ class Controller:
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
+        self._decided(None)
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""
@@ -212,5 +223,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the brakes."""
-    waiting = (entry.job.uid for entry, _ in allocation.braked)
+    waiting = (entry.demand.uid for entry, _ in allocation.braked)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

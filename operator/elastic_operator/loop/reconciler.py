@@ -15,19 +15,19 @@ from math import inf
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
-from elastic_operator.loop.dispatch import NOT_FRESH_SECONDS, Dispatcher
-from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.master import changed_route
+from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.retelling import Retelling
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.wording import Wording
+from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
+from elastic_operator.loop.writes.master import changed_route
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.plan.record import Planned
-from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.launcher_target import target_of
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Reconciler:
         dispatcher: Dispatcher,
         making_way: MakingWay,
         *,
-        progress: Progress,
+        poller: MasterPoller,
         survivors: SurvivorLogs,
         wake: Callable[[], None],
         planned: Callable[[Planned], None],
@@ -62,28 +62,28 @@ class Reconciler:
     ) -> None:
         self._planner, self._world, self.dispatcher, self.making_way = planner, world, dispatcher, making_way
         self._stores, self._bulkhead = world.reader.stores, world.reader.bulkhead
-        self._progress, self._survivors = progress, survivors
+        self._poller, self._survivors = poller, survivors
         self._wake, self._planned, self._told = wake, planned, told
         self._behind: list[str] = []
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
-        self.wording = Wording()
+        self.retelling = Retelling()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self.wording.keep_only(present)
+        self.retelling.keep_only(present)
         self.dispatcher.keep_only(present)
-        self._progress.keep_only(present)
+        self._poller.keep_only(present)
         self._survivors.keep_only(present)
 
     async def stop(self) -> None:
         """Cancel the plans under way, and what else is done for jobs."""
         await self.dispatcher.stop()
-        await self._progress.stop()
+        await self._poller.stop()
         await self._survivors.stop()
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.wording.next_due())
+        return min(self.goes_on_at(now), self._planner.next_due(), self.retelling.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
@@ -152,20 +152,22 @@ class Reconciler:
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
-            share = allocation.share(job.uid) if job.uid in allocation else None
+            assignment = allocation.assignment(job.uid) if job.uid in allocation else None
             held = self.making_way.held(job.uid)
-            plan = self._planner.plan_aside(job, held.share(share) if share is not None else None, now)
+            plan = self._planner.plan_aside(job, held.assignment(assignment) if assignment is not None else None, now)
             waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
             fault = self._bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
-            if not silent and (job.status != JobStatus() or not body.status):  # else it cannot be read, and is kept
+            if not silent and (
+                job.status != JobStatus() or not body.status.unpack()
+            ):  # else it cannot be read, and is kept
                 before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             status = plan.status
         except Exception:
-            log.exception("job=%s cannot even be left aside in good order", job.key)
-            share, wait, status = None, RESYNC_SECONDS, job.status
-        self._note(Planned(obs, share, time.monotonic() + wait, status))
+            log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
+            assignment, wait, status = None, RESYNC_SECONDS, job.status
+        self._note(Planned(obs, assignment, time.monotonic() + wait, status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
@@ -181,15 +183,15 @@ class Reconciler:
         before = self.making_way.before(job.uid, plan) if goes else (lambda: None)
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
-        share = allocation.share(job.uid) if grant else None
-        self._note(Planned(obs, share, time.monotonic() + again, plan.status))
-        self._progress.follow(job.uid, target_of(obs, plan, now))
-        self._survivors.follow(job.uid, job.namespace, obs.asked)
+        assignment = allocation.assignment(job.uid) if grant else None
+        self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
+        self._poller.follow(job.uid, target_of(obs, plan, now))
+        self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
         self._planner.note(planned)
-        self.wording.said(planned.obs.job.uid)
+        self.retelling.said(planned.obs.job.uid)
         try:
             self._planned(planned)
         except Exception:  # metrics of one job stop no pass
@@ -202,7 +204,7 @@ class Reconciler:
 
         `storms`: passes have woken each other for a while.
         """
-        for uid in self.wording.take(storms=storms):
+        for uid in self.retelling.take(storms=storms):
             known = self._planner.planned(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue

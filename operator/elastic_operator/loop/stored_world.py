@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
@@ -19,25 +19,15 @@ from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts
+from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
-from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
+from elastic_operator.touched import Touched, drop_absent
 
 log = logging.getLogger(__name__)
 
-Barred = tuple[AbstractSet[str], AbstractSet[str]]
-"""Jobs (uids), and namespaces whose jobs, for which no pods of others may go now."""
 FEW_JOBS = 16
 """So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
-
-
-class Logs(Protocol):
-    """Pods as they are once the logs of those that failed were read."""
-
-    def as_read(self, uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods; a failed one is shown as it was before, until its log was read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,41 +38,50 @@ class _Known:
     job: Job
 
 
+class _Bare(NamedTuple):
+    """A job that is set aside, or deleted and still there, and what that was read from."""
+
+    body: objects.CustomObject
+    fault: Fault | None
+    pods: tuple[OwnPod, ...]
+    job: Job
+
+
 class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
     Args:
+        as_read: The pods of a job (uid, namespace); a failed one is shown as it was before, until its log was read.
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
-        barred: The jobs (uids), and the namespaces, for which `may_take` answers no.
+        may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
     """
 
     def __init__(
         self,
         reader: Reader,
-        logs: Logs,
+        as_read: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_take: Callable[[Job], bool] = lambda _: True,
-        barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
     ) -> None:
-        self.reader, self._logs, self._troubles = reader, logs, troubles
+        self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
-        self._barred, self._news = barred, news
+        self._may_not_take, self._news = may_not_take, news
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
-        self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
-        """Jobs that are set aside, or deleted and still there, and what that was read from."""
-        self._barred_before: Barred = frozenset(), frozenset()
+        self._bare: dict[str, _Bare] = {}
+        self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the bulkhead barred at the last look."""
+        """What the bulkhead did not trust at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -119,13 +118,15 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._barred(), self._bulkhead.barred()
-        jobs, namespaces = (before ^ now for before, now in zip(self._barred_before, barred, strict=True))
+        may_not_take, aside = self._may_not_take(), self._bulkhead.distrusted()
+        jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
         self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
-        self._barred_before, self._aside = barred, aside
+        if jobs or namespaces:
+            self.reader.outside.answered()
+        self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
@@ -139,7 +140,7 @@ class StoredWorld:
         self.now = now
         if self.reader.surroundings.look(now):
             self._changed.everything()
-        self._changed.add(*self.reader.shapes.moved())
+        self._changed.add(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
@@ -172,22 +173,22 @@ class StoredWorld:
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.pop(uid, None)
-        known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
+        known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs = self.reader.specs
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
-        facts = self.reader.jobs.facts(
-            body,
-            pods=own if as_they_are else self._logs.as_read(uid, meta.namespace, own),
-            trouble=trouble,
+        heard = Heard(
+            trouble=self._troubles.message(uid),
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),
         )
+        pods = own if as_they_are else self._as_read(uid, meta.namespace, own)
+        facts = self.reader.jobs.facts(body, pods, heard)
         if known is None or not facts.equal(known.facts):
             known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
-        is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
+        is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
@@ -196,10 +197,10 @@ class StoredWorld:
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.pop(uid, None)
         known = self._bare.get(uid)
-        if known is None or known[0] is not body or known[1] is not fault or known[2] is not pods:
+        if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
             job = self.reader.jobs.bare_job(body, pods, fault)
-            known = self._bare[uid] = body, fault, pods, job
-        return known[3]
+            known = self._bare[uid] = _Bare(body, fault, pods, job)
+        return known.job
 
     def unread(self) -> Iterator[str]:
         """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
@@ -240,10 +241,6 @@ class StoredWorld:
     def is_trusted(self, job: Job) -> bool:
         """By what it made the operator raise so far."""
         return self._bulkhead.may_take(job.uid, job.generation)
-
-    def answered(self) -> None:
-        """The API server's answer about the pods of some job is another one than before."""
-        self.reader.outside.answered()
 
     # -- all else ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import is_running
 
 JOB = ("namespace", "job_name")

@@ -19,8 +19,8 @@ MOST_TRIES = 256
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
     """The suspects at which `work` raises, found by halving all groups in turn.
 
-    None if it also raises without any of them, or only for several of them together. If there are too many culprits to
-    find each of them in `MOST_TRIES` calls, a group that raises is blamed as a whole.
+    The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
+    many culprits to find each of them in `MOST_TRIES` calls, a group that raises is blamed as a whole.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []

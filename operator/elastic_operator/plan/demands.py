@@ -18,24 +18,22 @@ from elastic_operator.plan.world import World
 def renew_demand(world: World, record: Record, obs: Observation) -> None:
     """Note what the job demands; the same object as before while nothing that it is made from changes."""
     job, known = obs.job, record.demanded
-    may_take, is_trusted = world.may_take(job), world.is_trusted(job)
-    if known is not None and known.may_take is not may_take:
-        world.answered()
-    if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
+    may_take = world.may_take(job) and world.is_trusted(job)
+    if known is not None and known.may_take != may_take:
         known = None
     if not obs.wants_pods:
         demand = _as_before(known, _demand_of_held(world, job, held(obs)))
         record.good = None
-        record.demanded = Demanded(obs, None, (), demand, may_take, is_trusted)
+        record.demanded = Demanded(obs, None, (), demand, may_take)
         return
     shape, assumed = world.shape(job), world.assumed(job.uid)
     if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
         return
     demand = _demand_with(obs, shape, assumed)
-    if not may_take or not is_trusted:
+    if not may_take:
         demand = replace(demand, takes=False)
     record.good = _as_before(known, demand)
-    record.demanded = Demanded(obs, shape, assumed, record.good, may_take, is_trusted)
+    record.demanded = Demanded(obs, shape, assumed, record.good, may_take)
 
 
 def demand_while_aside(world: World, record: Record, job: Job) -> JobDemand | None:
@@ -59,7 +57,7 @@ def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...])
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+    return as_it_is(demand) if obs.job.needs_edit or obs.status.held_until else demand
 
 
 def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:

@@ -20,13 +20,13 @@ from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
-from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Planned, Record
+from elastic_operator.plan.record import Planned, Record, same_objects
+from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
 MOST_BLAMES = 2
@@ -45,8 +45,8 @@ class Observed:
 class Decisions:
     """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `dry` is
-    what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
+    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
+    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
     which the allocation was made then.
     """
 
@@ -56,7 +56,7 @@ class Decisions:
     is_new: bool
     until: float
     stopped: Stopped | None
-    dry: Allocation | None = None
+    would_be: Allocation | None = None
     error: Exception | None = None
 
 
@@ -70,7 +70,7 @@ class Planner:
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
         self._members: frozenset[str] = frozenset()
-        self._allocator, self._dry_allocator = Foresight(), Allocator()
+        self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
-        self._allocator, self._dry_allocator, self._decided = Foresight(), Allocator(), None
+        self._allocator, self._would_be_allocator, self._decided = SteadyAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
@@ -122,7 +122,7 @@ class Planner:
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
-    def observe_ahead(self, world: World) -> Iterator[None]:
+    def read_ahead(self, world: World) -> Iterator[None]:
         """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
 
         Whatever changes between two steps is observed again.
@@ -193,12 +193,12 @@ class Planner:
     def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
         demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
         last, policies = self._snapshot, world.policies
-        same_jobs = last is not None and _same(last.jobs, demands)
+        same_jobs = last is not None and same_objects(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.to_delete]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.pending_pods is pending
+        same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
             last = self._snapshot = replace(
                 world.empty,
@@ -252,20 +252,20 @@ class Planner:
         last, stopped, now = self._decided, reclaim.stopped, world.now
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, dry=None, error=None)
+            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
         snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
         with self._timed():
-            dry = None
+            would_be = None
             if stopped is not None:
                 if reclaim.only_told:
-                    dry = self._dry_allocator.allocate(replace(snapshot, brakes=Brakes()))
+                    would_be = self._would_be_allocator.allocate(replace(snapshot, brakes=Brakes()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry, error)
+        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
@@ -273,7 +273,7 @@ class Planner:
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
-            self._allocator = Foresight()
+            self._allocator = SteadyAllocator()
             return self._allocator.as_it_comes(snapshot), error  # raises again where that is no matter of looking ahead
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
@@ -290,15 +290,15 @@ class Planner:
         known = self.planned(obs.job.uid)
         if known is None or not known.is_current(obs, at):
             return False
-        return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
+        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""
         return reconcile(obs, grant, now=now)
 
-    def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
+    def plan_aside(self, job: Job, assignment: Assignment | None, now: float) -> Plan:
         """What is done for a job that is set aside."""
-        return plan_aside(job, share, now)
+        return plan_aside(job, assignment, now)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
@@ -306,7 +306,3 @@ def _valid_until(obs: Observation, now: float) -> float:
     if obs.commit or obs.status is not obs.job.status:
         return -inf
     return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
-
-
-def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

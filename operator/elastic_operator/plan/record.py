@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -21,7 +22,6 @@ class Demanded:
     assumed: tuple[Member, ...] = ()
     demand: JobDemand | None = None
     may_take: bool = True
-    is_trusted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Planned:
     """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
 
     obs: Observation
-    share: Assignment | None
+    assignment: Assignment | None
     due: float
     status: JobStatus
 
@@ -63,3 +63,8 @@ class Record:
         """Plan again; the last plan is what metrics show until then."""
         if self.planned is not None:
             self.planned = replace(self.planned, due=-inf)
+
+
+def same_objects(before: Sequence[object], after: Sequence[object]) -> bool:
+    """Whether these are the same objects in the same order."""
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

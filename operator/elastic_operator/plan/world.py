@@ -73,10 +73,6 @@ class World(Protocol):
         """Whether others may lose pods for the job, by what it made the operator raise so far."""
         ...
 
-    def answered(self) -> None:
-        """The API server's answer about the pods of some job is another one than before."""
-        ...
-
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with what pods use of them, but for `members` (uids), which the demands of jobs have.
 
@@ -96,7 +92,7 @@ class World(Protocol):
         ...
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
-        """The same for a foreign pod at which the allocation raised."""
+        """The foreign pod made the allocation raise: no place is sought for it until it is tried again."""
         ...
 
 

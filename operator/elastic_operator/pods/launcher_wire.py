@@ -81,7 +81,7 @@ class _GivenUp(_Struct, frozen=True):
 
 class _Status(_Struct, frozen=True):
     contract: str
-    epoch: Count
+    master_epoch: Count = msgspec.field(name="epoch")
     generation: Count
     state: Word
     reason: str = ""
@@ -96,15 +96,19 @@ class _Status(_Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
-def read(
-    body: bytes, *, master_uid: str, epoch: int, is_member_name: Callable[[str], bool], now: float
+def read_report(
+    body: bytes, *, master_uid: str, master_epoch: int, is_member_name: Callable[[str], bool], now: float
 ) -> Report | None:
     """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
     try:
         said = _decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if said.contract not in contract.UNDERSTOOD or said.epoch != epoch or not all(map(is_member_name, said.members)):
+    if (
+        said.contract not in contract.UNDERSTOOD
+        or said.master_epoch != master_epoch
+        or not all(map(is_member_name, said.members))
+    ):
         return None
     given_up = [(one.pod, _plain(one.why)) for one in said.given_up if is_member_name(one.pod)]
     return Report(

@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
-from elastic_operator.read.touched import Touched
+from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.touched import Touched
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class _Asked:
     left: Survivors
     group: Group
     stepped: float
-    known: Place | None = None
+    known: GroupRank | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -104,7 +104,7 @@ class SurvivorLogs:
             try:
                 shown = left.uids if await self._are_a_group(asked, left) else frozenset()
             except Exception:
-                log.exception("job=%s its pods' logs are beyond understanding", asked.job_uid)
+                log.exception("job=%s its pods count as not training on: reading their logs raised", asked.job_uid)
                 shown = frozenset()
             if shown != asked.group.pods:
                 asked.group = Group(asked.group.asked_since, shown)
@@ -116,7 +116,7 @@ class SurvivorLogs:
         """Whether the pods are one group, and all of it."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
-        said = await self._place_of(asked.namespace, master, seconds)
+        said = await self._rank_of(asked.namespace, master, seconds)
         if said is not None and said == asked.known and asked.group.pods == left.uids:
             return True
         asked.known = None
@@ -124,17 +124,17 @@ class SurvivorLogs:
             return False
         ranks = {said.rank}
         for start in range(0, len(others), MOST_OF_A_JOB):
-            for place in await self._places_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
-                if place is None or (place.size, place.group) != (said.size, said.group):
+            for theirs in await self._ranks_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
+                if theirs is None or (theirs.size, theirs.group) != (said.size, said.group):
                     return False
-                ranks.add(place.rank)
+                ranks.add(theirs.rank)
         asked.known = said
         return ranks == set(range(said.size))
 
-    async def _places_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[Place | None]:
-        return await asyncio.gather(*(self._place_of(namespace, pod, seconds) for pod in pods))
+    async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
+        return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
 
-    async def _place_of(self, namespace: str, pod: OwnPod, seconds: int) -> Place | None:
+    async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
         """The pod's last group and rank by its log; None if the log does not show it."""
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
@@ -148,4 +148,4 @@ class SurvivorLogs:
         except (ClusterError, TimeoutError, ValueError) as error:
             log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
             return None
-        return last_place(said)
+        return last_rank(said)

@@ -125,7 +125,7 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
-    def barred(self) -> frozenset[tuple[str, bool]]:
+    def distrusted(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
         version.
         """

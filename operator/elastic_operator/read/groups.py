@@ -1,22 +1,8 @@
-"""Pods by a common key, and one object for equal things."""
+"""Pods by a common key."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Set
-from typing import TypeVar
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-MOST_KINDS = 10_000
-"""The most different things of a sort that are remembered."""
-
-
-def one_of_its_kind(known: dict[K, V], key: K, thing: V) -> V:
-    """The first thing with that key. `known` remembers them, and starts over when there are too many."""
-    if len(known) > MOST_KINDS:
-        known.clear()
-    return known.setdefault(key, thing)
 
 
 class Groups:

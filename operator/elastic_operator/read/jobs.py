@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.specs import Specs, class_named_by
@@ -19,17 +19,9 @@ from elastic_operator.read.surroundings import JobSurroundings, Surroundings
 from elastic_operator.settings import Settings
 
 
-class Facts(NamedTuple):
-    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+class Heard(NamedTuple):
+    """What is heard of a job beside its object and its pods, by the names in `Job`."""
 
-    `pods` are its own. `report` is its master's last one. `heard` and `group` are as in `Job`, but while all of its
-    nodes are Ready they are as if no master and no log were asked.
-    """
-
-    body: objects.CustomObject
-    pods: tuple[OwnPod, ...]
-    foreign_names: frozenset[str]
-    around: JobSurroundings
     trouble: str
     blocked: str
     refused: str
@@ -37,13 +29,26 @@ class Facts(NamedTuple):
     heard: float | None
     group: Group | None
 
+
+class Facts(NamedTuple):
+    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+
+    `pods` are its own. While all of its nodes are Ready, what is `heard` is as if no master and no log were asked.
+    """
+
+    body: objects.CustomObject
+    pods: tuple[OwnPod, ...]
+    foreign_names: frozenset[str]
+    around: JobSurroundings
+    heard: Heard
+
     def equal(self, other: Facts) -> bool:
         """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
         return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 
 class Jobs:
-    """The jobs of the stores. `unkept` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""
 
     def __init__(
         self,
@@ -53,38 +58,18 @@ class Jobs:
         specs: Specs,
         surroundings: Surroundings,
         sightings: Sightings,
-        unkept: Unkept,
+        dropped_fields: DroppedFields,
     ) -> None:
-        self._ledger, self._settings, self._sightings, self._unkept = ledger, settings, sightings, unkept
+        self._ledger, self._settings, self._sightings = ledger, settings, sightings
+        self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
-    def facts(
-        self,
-        body: objects.CustomObject,
-        *,
-        pods: tuple[OwnPod, ...],
-        trouble: str,
-        blocked: str,
-        refused: str,
-        report: Report | None = None,
-        heard: float | None = -inf,
-        group: Group | None = NOBODY_ASKS,
-    ) -> Facts:
+    def facts(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> Facts:
         """The facts of one job now."""
         around = self._surroundings.of(body, pods)
-        is_away = bool(around.nodes.unready)
-        return Facts(
-            body=body,
-            pods=pods,
-            foreign_names=self._ledger.foreign_names(body.metadata.uid),
-            around=around,
-            trouble=trouble,
-            blocked=blocked,
-            refused=refused,
-            report=report,
-            heard=heard if is_away else -inf,
-            group=group if is_away else NOBODY_ASKS,
-        )
+        if not around.nodes.unready:
+            heard = heard._replace(heard=-inf, group=NOBODY_ASKS)
+        return Facts(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
 
     def job(self, facts: Facts) -> Job:
         """One job, from its facts."""
@@ -106,22 +91,17 @@ class Jobs:
             pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
-            trouble=facts.trouble,
-            blocked=facts.blocked,
-            refused=facts.refused,
-            provisioning=self._settings.pending_pods,
-            report=facts.report,
-            heard=facts.heard,
-            group=facts.group,
+            provisioning=self._settings.node_provisioning,
             disruption=around.nodes.disruption,
             shut_out=dict(around.nodes.shut_out),
             uncounted=around.uncounted,
             left_out=around.left_out,
             grace_ceiling=around.grace_ceiling,
             start_seconds=self._settings.start_timeout_seconds,
-            unkept=self._unkept.fields,
+            unkept=self._dropped_fields.fields,
             quiet=around.quiet,
             what_if=meta.annotations.what_if,
+            **facts.heard._asdict(),
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:

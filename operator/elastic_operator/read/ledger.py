@@ -17,17 +17,18 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import Member, PodShape, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
-from elastic_operator.read.groups import Groups, one_of_its_kind
-from elastic_operator.read.overdue import Leaving
+from elastic_operator.read.groups import Groups
+from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodSum
-from elastic_operator.read.touched import Touched
+from elastic_operator.touched import Touched
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +74,12 @@ class Ledger:
         """Pods of no job that ask for GPUs, by namespace."""
         self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._waiting_now: tuple[Pod, ...] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
         self._assumed_by_job = Groups()
         self._assumed_by_node = Groups()
-        self.changes = 0
+        self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
         self._revisions: Counter[str | None] = Counter()
         self.touched: Touched[str | tuple[str, str]] = Touched()
@@ -121,11 +122,11 @@ class Ledger:
             self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
         return self._own_pods[job_uid]
 
-    def waiting(self) -> tuple[Pod, ...]:
+    def pending(self) -> tuple[Pod, ...]:
         """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
-        if self._waiting_now is None:
-            self._waiting_now = tuple(self._waiting.values())
-        return self._waiting_now
+        if self._pending_now is None:
+            self._pending_now = tuple(self._waiting.values())
+        return self._pending_now
 
     def bound_to(self, uid: str) -> str:
         """The node of that pod; "" if it has none, or is gone."""
@@ -141,7 +142,7 @@ class Ledger:
             self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
         return self._plain_now
 
-    def revision(self, node: str) -> int:
+    def node_revision(self, node: str) -> int:
         """A number that changes whenever `node_usage` of the node may change."""
         return self._revisions[node]
 
@@ -157,7 +158,7 @@ class Ledger:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
-    def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
+    def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
         own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
         if own <= members and assumed <= members:
@@ -217,8 +218,7 @@ class Ledger:
         role: str,
         index: int,
         node: str | None,
-        requests: Resources,
-        host_ports: frozenset[HostPort] = frozenset(),
+        shape: PodShape,
     ) -> str:
         """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
         meanwhile (48).
@@ -227,7 +227,7 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member(uid, role, index, node, requests, host_ports)
+        member = Member(uid, role, index, node, shape.requests, shape.gpus, shape.host_ports)
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
@@ -306,7 +306,7 @@ class Ledger:
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
-            self._waiting_now = None
+            self._pending_now = None
         if self._is_plain(entry):
             self._plain_now = None
 
@@ -328,7 +328,7 @@ class Ledger:
             self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
-        self.changes += 1
+        self.revision += 1
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
@@ -353,7 +353,7 @@ class Ledger:
         requests, alone.
         """
         same = known is not None and not known.unread and known.pod.spec == pod.spec
-        requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
+        requests = known.requests if known and same else self._interned(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
         owner = controlling_job(pod)
         own = self._own(pod, owner, requests)
@@ -374,9 +374,9 @@ class Ledger:
         role, index = place
         return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
 
-    def _one_of_its_kind(self, requests: Resources) -> Resources:
+    def _interned(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them in each pass."""
-        return one_of_its_kind(self._alike, tuple(sorted(requests.items())), requests)
+        return interned(self._alike, tuple(sorted(requests.items())), requests)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""

@@ -142,7 +142,7 @@ class Nodes:
         changed is the same object as before.
         """
         leaving = tuple(leaving)
-        seen = self._stamp(), self._ledger.changes, members, leaving
+        seen = self._stamp(), self._ledger.revision, members, leaving
         if seen != self._all[0]:
             self._all = seen, self._look(members, leaving)
         return self._all[1]
@@ -179,7 +179,7 @@ class Nodes:
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
         name = stored.metadata.name
-        key = (self._ledger.revision(name), self._ledger.outsiders(name, apart), going)
+        key = (self._ledger.node_revision(name), self._ledger.own_besides(name, apart), going)
         known = self._known.get(name)
         if known is not None and known[0] is stored and known[1] == key:
             return known[2]

@@ -50,4 +50,5 @@ class Outside:
 
 def _ended_alike(old: objects.CustomObject, new: objects.CustomObject) -> bool:
     """Whether no pod of the job was lost or failed in between, and the job has not ended."""
-    return all(old.status.get(name) == new.status.get(name) for name in _UNPLANNED)
+    before, now = old.status.unpack(), new.status.unpack()
+    return all(before.get(name) == now.get(name) for name in _UNPLANNED)

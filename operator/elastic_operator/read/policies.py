@@ -27,10 +27,10 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead | None = None,
+        bulkhead: Bulkhead,
     ) -> None:
-        self._bulkhead = bulkhead or Bulkhead()
-        self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
+        self._policies, self._namespaces = policies, namespaces
+        self._flavors, self._bulkhead = frozenset(flavors), bulkhead
         self._seen: tuple[object, ...] = ()
         self._named: tuple[Namespace, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
@@ -44,11 +44,10 @@ class Policies:
 
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
-        policies, namespaces = self._policies.values(), self._namespaces.values()
-        seen = policies, namespaces, self._bulkhead.state()
+        seen = self._policies.revision, self._namespaces.revision, self._bulkhead.state()
         if seen != self._seen:
-            self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in namespaces)
-            resolved = self._resolve(self._parse_all(policies), self._named)
+            self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
+            resolved = self._resolve(self._parse_all(self._policies.values()), self._named)
             self._seen = seen
             if resolved != self.resolved:
                 self.resolved = resolved
@@ -107,6 +106,6 @@ def policy_of(body: objects.CustomObject) -> Policy:
     meta = body.metadata
     created = convert.epoch(meta.creation_timestamp or "")
     try:
-        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec}))
+        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec.unpack()}))
     except InvalidSpecError as error:
         return Policy(meta.uid, meta.name, created, None, f"{error}.")

@@ -8,13 +8,13 @@ from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.outside_changes import Outside
-from elastic_operator.read.pending_pod import Barred
-from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.sightings import Sightings
@@ -37,13 +37,12 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        bulkhead: Bulkhead | None = None,
-        unkept: Unkept | None = None,
+        bulkhead: Bulkhead,
+        dropped_fields: DroppedFields | None = None,
         barred: Callable[[str], Barred | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
-        self.stores, self.ledger, self.settings = stores, ledger, settings
-        self.bulkhead = bulkhead = bulkhead or Bulkhead()
+        self.stores, self.ledger, self.settings, self.bulkhead = stores, ledger, settings, bulkhead
         self.sightings = Sightings(clock)
         self.specs = Specs(self.sightings, settings.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
@@ -66,7 +65,7 @@ class Reader:
             specs=self.specs,
             surroundings=self.surroundings,
             sightings=self.sightings,
-            unkept=unkept or Unkept(PLURAL),
+            dropped_fields=dropped_fields or DroppedFields(PLURAL),
         )
         self.pending_pods = PendingPods(
             ledger,

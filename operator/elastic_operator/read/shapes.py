@@ -13,12 +13,12 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.job.demand import JobShape, job_shape
-from elastic_operator.read.groups import one_of_its_kind
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -59,7 +59,7 @@ class Shapes:
         for uid in self._known.keys() - present:
             del self._known[uid]
 
-    def moved(self) -> Iterator[str]:
+    def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
         revisions = self._claims.revision, self._volumes.revision
         if revisions == self._revisions:
@@ -99,11 +99,11 @@ class Shapes:
         ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
         master = replace(master, host_ports=master.host_ports | ours)
         shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
-        return replace(shape, master=self._one_of_its_kind(shape.master), worker=self._one_of_its_kind(shape.worker))
+        return replace(shape, master=self._interned(shape.master), worker=self._interned(shape.worker))
 
-    def _one_of_its_kind(self, shape: PodShape) -> PodShape:
+    def _interned(self, shape: PodShape) -> PodShape:
         """One object for equal shapes: most jobs of a cluster ask for much the same."""
-        return one_of_its_kind(self._alike, repr(shape), shape)
+        return interned(self._alike, repr(shape), shape)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""

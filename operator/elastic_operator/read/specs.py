@@ -15,8 +15,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.written_times import not_ahead
 from elastic_operator.read.sightings import Sightings
-from elastic_operator.read.touched import drop_absent
 from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_operator.touched import drop_absent
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
@@ -89,10 +89,11 @@ class Specs:
         """
         has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
+        raw = body.spec.unpack()
         try:
-            return read({"spec": body.spec}), ""
+            return read({"spec": raw}), ""
         except InvalidSpecError:
-            spec, unknown = known_part(body.spec) if has_run else (body.spec, "")
+            spec, unknown = known_part(raw) if has_run else (raw, "")
             if not unknown:
                 raise
             return read({"spec": spec}), unknown
@@ -109,7 +110,10 @@ class Specs:
         meta = body.metadata
         key, known = (meta.resource_version, self._clock.stepped), self._statuses.get(meta.uid)
         if known is None or known[0] != key:
-            known = self._statuses[meta.uid] = key, self._on_our_clock(meta.uid, parse_status({"status": body.status}))
+            known = self._statuses[meta.uid] = (
+                key,
+                self._on_our_clock(meta.uid, parse_status({"status": body.status.unpack()})),
+            )
         return known[1]
 
     def _on_our_clock(self, uid: str, status: JobStatus) -> JobStatus:
@@ -121,5 +125,5 @@ class Specs:
 
 def class_named_by(body: objects.CustomObject) -> str | None:
     """The PriorityClass of a job whose spec cannot be read."""
-    name = body.spec.get("priorityClassName") if isinstance(body.spec, dict) else None
+    name = body.spec.unpack().get("priorityClassName")
     return name if isinstance(name, str) else None

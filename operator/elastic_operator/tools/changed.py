@@ -14,7 +14,6 @@ from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -24,6 +23,7 @@ from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
 from elastic_operator.tools.recorded_world import RecordedWorld
 from elastic_operator.tools.recording import RecordedJob, Recording
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Every namespace has it."""
@@ -145,7 +145,7 @@ def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:
 
 
 def _shape(spec: JobSpec, settings: Snapshot) -> JobShape:
-    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (MASTER, WORKER))
+    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (ROLE_MASTER, ROLE_WORKER))
     return job_shape(master, worker, flavors=settings.flavors)
 
 

@@ -8,13 +8,14 @@ from itertools import groupby
 
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.holding import stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
 from elastic_operator.tools.recording import Recording
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Decision:
 
     @property
     def message(self) -> str:
-        """The same as a sentence."""
+        """Why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
@@ -126,7 +127,7 @@ def _decision(
             assert aside is not None, "the job is there"
             obs = aside
     if obs.job.fault:
-        plan = planner.plan_aside(obs.job, allocation.share(uid) if grant else None, world.now)
+        plan = planner.plan_aside(obs.job, allocation.assignment(uid) if grant else None, world.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)
@@ -138,8 +139,8 @@ def _order(pod: Slot) -> tuple[str, bool, bool, int]:
 
 
 def _on_node(pods: Sequence[Slot], node: str | None, ready: bool) -> str:
-    roles = [MASTER] if any(pod.role == MASTER for pod in pods) else []
-    indices = sorted(pod.index for pod in pods if pod.role != MASTER)
+    roles = [ROLE_MASTER] if any(pod.role == ROLE_MASTER for pod in pods) else []
+    indices = sorted(pod.index for pod in pods if pod.role != ROLE_MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []
     place = f"on {node}" if node else "where the scheduler finds room"
     return f"{', '.join(roles)} {place}{'' if ready else ' once its room is free'}"

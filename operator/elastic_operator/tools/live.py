@@ -10,12 +10,12 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.process import Process, job_feed
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -23,14 +23,6 @@ from elastic_operator.tools.recording import Recording, record
 
 LIST_SECONDS = 120.0
 """The limit for all lists together; 30,000 pods take a few seconds."""
-
-
-class UnreadLogs:
-    """Failed pods count as failed at once, without what their logs say of it."""
-
-    def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The pods themselves."""
-        return pods
 
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:
@@ -78,5 +70,6 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 
 def _world(process: Process) -> StoredWorld:
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock)
-    return StoredWorld(reader, UnreadLogs(), Troubles())
+    """Failed pods count as failed at once, without what their logs say of it."""
+    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, bulkhead=Bulkhead())
+    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, Troubles())

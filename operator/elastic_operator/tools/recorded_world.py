@@ -52,8 +52,10 @@ class RecordedWorld:
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that were being created."""
-        return self._jobs[uid].assumed
+        """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
+        names = self.empty.gpu_resources
+        pods = self._jobs[uid].assumed
+        return tuple(replace(pod, gpus=sum(pod.requests.get(name, 0) for name in names)) for pod in pods)
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
@@ -66,9 +68,6 @@ class RecordedWorld:
     def is_trusted(self, job: Job) -> bool:
         """By what it had made the operator raise."""
         return self._jobs[job.uid].is_trusted
-
-    def answered(self) -> None:
-        """Nobody is asked any more."""
 
     def nodes(
         self,

@@ -90,7 +90,7 @@ def _job(world: World, obs: Observation) -> RecordedJob:
             pods=tuple(map(_without_last_output, job.pods)),
         ),
         shape=world.shape(job) if obs.wants_pods and not job.fault else None,
-        assumed=world.assumed(job.uid),
+        assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
         may_take=world.may_take(job),
         is_trusted=world.is_trusted(job),
     )

@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
+from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
 from elastic_operator.tools.recording import Recording
 from elastic_operator.tools.snapshot_file import plain
@@ -64,7 +66,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "live": [pod.name for pod in obs.live],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.gone],
+        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
@@ -77,7 +79,9 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     """The grant; its pods go by their roles and nodes."""
     if d.grant is None:
         return None
-    return {**plain(d.grant), "keep": plain(d.placed(d.grant.keep)), "release": plain(d.placed(d.grant.release))}
+    told = {"keep": plain(d.placed(d.grant.keep)), "release": plain(d.placed(d.grant.release))}
+    takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
+    return {**plain(d.grant), **told, **takers}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -106,7 +110,7 @@ def _below(d: Decision) -> Iterator[str]:
         moves = (("keep", d.placed(d.grant.keep)), ("release", d.placed(d.grant.release)), ("create", create))
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.takers:
-            yield f"released for: {', '.join(d.grant.takers)}"
+            yield f"released for: {', '.join(names_of(d.grant.takers))}"
     yield from _done(d, d.plan)
 
 
@@ -117,7 +121,8 @@ def _done(d: Decision, plan: Plan) -> Iterator[str]:
         for pod in plan.deletes
     )
     yield from (
-        f"create {d.job.name}-{pod.role}-{pod.index}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates
+        f"create {pod_name(d.job.name, pod.role, pod.index)}{f' on {pod.node}' if pod.node else ''}"
+        for pod in plan.creates
     )
     if plan.delete_job:
         yield "delete the job"

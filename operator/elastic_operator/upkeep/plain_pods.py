@@ -18,9 +18,9 @@ from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFoun
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.plain_pod_limits import Held, kept_by, plain_pod_limits
+from elastic_operator.plan.policies.plain_pod_limits import Holdings, kept_by, plain_pod_limits
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ class PlainPodQuotas:
         quotas: Store[objects.CustomObject],
         namespaces: Store[objects.Namespace],
         *,
-        plain: Callable[[], Held],
+        plain: Callable[[], Holdings],
         classes: tuple[str, ...],
         serves: Callable[[str], bool],
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[Resolved, Snapshot, Held] | None = None
+        self._seen: tuple[Resolved, Snapshot, Holdings] | None = None
         self._namespaces_seen = -1
         self._upkeep = Upkeep("the quotas of plain pods")
 
@@ -77,7 +77,7 @@ class PlainPodQuotas:
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
-        if old is None or new is None or old.spec != new.spec:
+        if old is None or new is None or old.spec.unpack() != new.spec.unpack():
             self._upkeep.has_news()
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class PlainPodQuotas:
         due = [write for write in writes if not self._is_as_it_should(write)]
         return sorted(due, key=lambda write: write.raises_a_limit)
 
-    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
+    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are ours to write in."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
@@ -112,7 +112,7 @@ class PlainPodQuotas:
             return write.known is None and write.limits is None
         wanted = self._manifest(write.namespace, write.limits)["spec"]
         hard = {f"requests.{name}": gpus for name, gpus in write.limits.items()}
-        return _hard_of(write.known) == hard and _others(write.known.spec) == _others(wanted)
+        return _hard_of(write.known) == hard and _others(write.known.spec.unpack()) == _others(wanted)
 
     def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
         return build_resource_quota(namespace, limits, classes=self._classes)
@@ -147,7 +147,7 @@ class PlainPodQuotas:
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
     """The quota's limits as numbers; None if somebody wrote something else."""
     try:
-        return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
+        return {name: units(quantity) for name, quantity in (quota.spec.unpack().get("hard") or {}).items()}
     except QuantityError:
         return None
 

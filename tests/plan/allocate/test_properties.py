@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import Minima
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import WORKER
+from elastic_worker.contract import ROLE_WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots
@@ -164,9 +164,11 @@ def _assert_needed(state, entry, member):
     mark = state.mark()
     seats = [(other, seat) for other in state.entries for seat in other.seats]
     for other, seat in seats:
-        state.stand(other, seat)
+        state.unseat(other, seat)
     state.restore(entry, member)
-    seated = all(seat_all(state, other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
+    seated = all(
+        seat_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER)) for other, s in seats
+    )
     state.roll_back(mark)
     assert not seated, f"{member.uid} was taken needlessly"
 

@@ -96,7 +96,7 @@ def test_a_forecast_agrees_with_the_life_that_it_foretells():
         granted = allocator.allocate(snapshot)
         jobs = []
         for job in snapshot.jobs:
-            share = granted.share(job.uid)
+            share = granted.assignment(job.uid)
             if job.uid.startswith("w") and share.replicas >= job.sizes[0] and job.uid not in lived:
                 lived[job.uid] = end - NOW
                 job = make_job(job.uid, job.sizes[0], on=" ".join(["n1"] * share.replicas), age=NOW - job.created)

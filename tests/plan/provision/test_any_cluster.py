@@ -17,8 +17,8 @@ PASSES = 6
 @given(autoscaled())
 def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(snapshot):
     granted = allocate(snapshot)
-    waiting = {job.name for job in snapshot.jobs if job.waiting or _asks(granted[job.uid])}
-    assert not waiting & {name.partition("/")[2] for grant in granted.values() for name in grant.takers}
+    waiting = {job.uid for job in snapshot.jobs if job.waiting or _asks(granted[job.uid])}
+    assert not waiting & {uid for grant in granted.values() for uid in grant.takers}
 
 
 def _asks(grant):

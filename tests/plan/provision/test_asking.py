@@ -19,7 +19,7 @@ from tests.plan.allocate.world import (
     outcome,
 )
 from tests.plan.provision.places import asking, with_pods_made
-from tests.plan.quota.cases import make_request
+from tests.plan.quota.cases import make_pending
 
 FULL = [make_node("n1", 2, used=2)]
 
@@ -260,27 +260,27 @@ def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
 
 def test_pods_are_withdrawn_while_pods_go_for_a_foreign_pod():
     snapshot = make_snapshot([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == "-w0 -m0"
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "-w0 -m0"
 
 
 def test_nobody_begins_to_ask_while_a_foreign_pod_is_about_to_be_bound():
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == ""
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
 
 
 def test_nor_where_other_gpus_are_kept_for_their_owners():
     teams = [make_team("owner", 2, lend=0), make_team("team-a", 0), make_team("b", 1)]
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)], teams=teams)
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == ""
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
 
 
 def test_pods_that_wait_have_left_the_room_alone_that_is_free():
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2, waits="m0 w0")])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == "m0 w0"
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "m0 w0"
 
 
 def test_nobody_begins_to_ask_while_others_are_about_to_get_the_room():

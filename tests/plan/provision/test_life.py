@@ -138,7 +138,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1})
+    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.waiting) == (["uid-master-0"], (new,))
     assert found.taken_indices == {3}
@@ -200,7 +200,7 @@ def test_each_time_in_vain_doubles_the_time_to_the_next():
 
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
-    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.live, seen.status.incarnation) == ((), 2)
 
 
@@ -241,4 +241,4 @@ def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_st
 
 def test_the_settings_say_whether_and_how_long_nodes_are_asked_for():
     asked = Settings.model_validate({"provisioning": "PendingPods", "provisioningDelaySeconds": 5})
-    assert (Settings().pending_pods, asked.pending_pods) == (None, Provisioning(5, 900))
+    assert (Settings().node_provisioning, asked.node_provisioning) == (None, Provisioning(5, 900))

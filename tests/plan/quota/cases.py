@@ -32,10 +32,10 @@ def came_out(case: Case) -> dict[str, int | str]:
     sizes = {uid for uid, wanted in case.expected.items() if isinstance(wanted, int)}
     found = {uid: grant.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
     plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.nominations}
-    return {**found, **{request.uid: plans.get(request.uid, "") for request in snapshot.pending_pods}}
+    return {**found, **{pod.uid: plans.get(pod.uid, "") for pod in snapshot.pending_pods}}
 
 
-def make_request(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
+def make_pending(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
     """A foreign pod that waits."""
     return PendingPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
 

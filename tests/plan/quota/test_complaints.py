@@ -21,7 +21,7 @@ from tests.plan.allocate.world import (
     notation,
     outcome,
 )
-from tests.plan.quota.cases import PASSES, history, make_request, on, released, sizes
+from tests.plan.quota.cases import PASSES, history, make_pending, on, released, sizes
 
 GUARANTEED = (make_team("a", 4), make_team("b", 4))
 BORROWER = make_job("b", 1, 8, team="b", on=on("n1", 8))
@@ -93,13 +93,13 @@ def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
 def test_evicted_although_the_taker_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
     taker = make_job("a", team="a", shape=shape)
-    request = replace(make_request(), shape=shape)
-    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(request,))
+    pod = replace(make_pending(), shape=shape)
+    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(pod,))
 
 
 @pytest.mark.parametrize("why", ["its volume is bound to no node yet", "it has required anti-affinity"])
 def test_evicted_for_a_pod_whose_place_nobody_can_plan(why):
-    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_request(unplannable=why),))
+    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_pending(unplannable=why),))
 
 
 def test_quota_fits_and_no_node_fits():

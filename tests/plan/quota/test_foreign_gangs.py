@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
-from tests.plan.quota.cases import Case, came_out, make_request, on
+from tests.plan.quota.cases import Case, came_out, make_pending, on
 
 TWO4 = (make_node("n1", 4), make_node("n2", 4))
 HALVES = (make_team("a", 4), make_team("b", 4))
@@ -26,7 +26,7 @@ OLD, YOUNG = 9, 1
 
 def gang(count, gpus=1, *, name="g", **more):
     """So many pods of one gang, which all wait, the first one first."""
-    return tuple(make_request(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
+    return tuple(make_pending(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
 
 
 def waiting(*pods):
@@ -53,10 +53,10 @@ PLANS = {
         waiting(*gang(2), *gang(1, name="h", priority=-1)),
     ),
     "nobody goes for a gang one pod of which fits nowhere": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_request("r", 5, gang="g"))
+        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_pending("r", 5, gang="g"))
     ),
     "a gang that does not fit keeps nobody after it from its place": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_request("r"))
+        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_pending("r"))
     ),
     "what is promised to a part stays promised, and the others have theirs": Case(
         TWO4,
@@ -77,7 +77,7 @@ PLANS = {
         HALVES,
         (ON_ALL,),
         {"b": 6, "g0": "n2 -b-w6", "g1": "n1 -b-w2", "z": ""},
-        waiting(*gang(2, may_be_split=True), make_request("z", 2, cpu=999, gang="g", may_be_split=True)),
+        waiting(*gang(2, may_be_split=True), make_pending("z", 2, cpu=999, gang="g", may_be_split=True)),
     ),
     "of one that is beyond the guarantee as many as are within it": Case(
         TWO4,
@@ -130,9 +130,9 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
 def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
     def hopeless(name, count):
         """A gang all of which but its last pod fits; no two of these ask for the same."""
-        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_request(f"{name}z", 9, gang=name))
+        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_pending(f"{name}z", 9, gang=name))
 
-    few = [request for i in range(20) for request in hopeless(f"g{i}", 30)]
+    few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
     found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
     assert (len(found.nominations), len(found.tried_gangs)) == (0, MOST_PODS // 31)
     large = hopeless("g0", MOST_PODS + 10)
@@ -183,14 +183,14 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
         allocator = Allocator()
         found = allocator.allocate(snapshot)
         assert allocator.unsettled == ({"high"} if tries == 1 else set())
-        assert [(request.uid, request.node) for request in found.nominations] == [("g0", "n2"), ("g1", "n2")]
+        assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 
 def test_the_order_in_which_pods_are_seen_changes_nothing():
-    requests = (*gang(2, 2), make_request("r", age=60))
+    pods = (*gang(2, 2), make_pending("r", age=60))
     seen = Counter(
         tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).nominations))
-        for order in permutations(requests)
+        for order in permutations(pods)
         for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), pending_pods=order)]
     )
     assert len(seen) == 1
@@ -198,10 +198,10 @@ def test_the_order_in_which_pods_are_seen_changes_nothing():
 
 def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     """The younger gang borrows first; then a team takes half of that by right."""
-    requests = (*gang(2, 4, team="b"),)
+    pods = (*gang(2, 4, team="b"),)
     jobs = (make_job("c", 4, team="c", age=0),)
     teams = (make_team("a"), make_team("b"), make_team("c", 4))
-    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=requests))
+    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=pods))
     assert found["c"].replicas == 4
     assert len(found.nominations) in {0, 2}
 

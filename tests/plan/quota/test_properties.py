@@ -56,7 +56,7 @@ def test_a_team_within_its_guarantee_loses_nothing_to_others(snapshot):
     for job in snapshot.jobs:
         grant = granted[job.uid]
         path = _path(snapshot, job.namespace)
-        takers = [t for t in grant.takers if _namespace(snapshot, t) != job.namespace]
+        takers = [uid for uid in grant.takers if _namespace(snapshot, uid) != job.namespace]
         if takers and path:
             lowest = path[-1]
             assert any(before[team.name] > team.quotas["default"].guaranteed for team in path), lowest.name
@@ -193,5 +193,5 @@ def _has_master(job):
     return any(m.role == "master" for m in job.members)
 
 
-def _namespace(snapshot, name):
-    return next(job.namespace for job in snapshot.jobs if f"{job.namespace}/{job.name}" == name)
+def _namespace(snapshot, uid):
+    return next(job.namespace for job in snapshot.jobs if job.uid == uid)

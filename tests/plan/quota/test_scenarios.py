@@ -164,7 +164,9 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests)
+        Member(
+            f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests, shape.gpus
+        )
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )

@@ -12,7 +12,7 @@ from itertools import chain, count
 from math import inf
 
 from elastic_operator.plan.allocation.assignments import settle_readiness
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import split_gangs
 from elastic_operator.plan.allocation.node_requests import ask_for_nodes
 from elastic_operator.plan.allocation.result import Allocation
@@ -69,11 +69,11 @@ class Allocator:
 
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
     """The takers (uids) for which a whole job goes in vain."""
-    found = set[JobEntry]()
+    found = set[Entry]()
     for entry in (entry for entry in state.displaced if entry.displaced and entry.gives):
         as_before = not any(taker.seats or taker.gives for taker in entry.takers)
         found.update(taker for taker in entry.takers if as_before or not taker.size)
-    return frozenset(taker.job.uid for taker in found)
+    return frozenset(taker.demand.uid for taker in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
@@ -92,7 +92,7 @@ def next_change(snapshot: Snapshot) -> float:
         return teams.get(snapshot.team_of.get(job.namespace, ""))
 
     times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
-    waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
+    waiting = (job for job in snapshot.jobs if job.waiting_since and job.lacks_minimum)
     waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
@@ -103,6 +103,11 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
+    yield from ends_of_protection(job, team)
+
+
+def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
+    """The times from which on others may have a running job go as a whole (epoch seconds)."""
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

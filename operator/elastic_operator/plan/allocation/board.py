@@ -68,9 +68,10 @@ class Board:
                 self._hosts[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
             hosts = self._hosts[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
-            gpus = sum(shape.requests.get(name, 0) for name in self.gpu_resources)
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._asks[key] = PodRequirements(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
+            self._asks[key] = PodRequirements(
+                shape, needs, scarce, shape.host_ports, shape.gpus, hosts, frozenset(hosts)
+            )
         return self._asks[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.accounts import Tier
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
 from elastic_operator.plan.facts.text import pods
 
@@ -43,9 +43,9 @@ class Braked:
         return f"{text}, and {self.brake} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
-def taker_of(entry: JobEntry) -> Taker:
+def taker_of(entry: Entry) -> Taker:
     """The team and uid under which the brakes count it. Namespaces without a policy are one team (111)."""
-    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.taker)
+    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.brake_key)
 
 
 class Tally:
@@ -90,7 +90,7 @@ class Tally:
             self.in_all += sign
 
 
-def braked(brakes: Brakes, taker: JobEntry, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
+def braked(brakes: Brakes, taker: Entry, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
     """The brake that forbids a taker its step, for which `wanted` pods would go; None if none does.
 
     The tally includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to take.

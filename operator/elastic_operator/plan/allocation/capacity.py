@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit, why_closed
 from elastic_operator.plan.allocation.free import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
@@ -57,7 +57,7 @@ class Supplies:
             self._known[ask] = self._count(ask)
         return self._known[ask]
 
-    def without_others(self, entry: JobEntry, ask: PodRequirements) -> int:
+    def without_others(self, entry: Entry, ask: PodRequirements) -> int:
         """The number of such pods that would fit beside those of the job if no other job had any."""
         return self._without(None, entry, ask)
 
@@ -65,11 +65,11 @@ class Supplies:
         """The number of such pods that would fit if the nodes open to them were empty."""
         return sum(self._times(ask, self._state.board.nodes[node].allocatable) for node in ask.hosts)
 
-    def without_others_of_team(self, entry: JobEntry, ask: PodRequirements) -> int:
+    def without_others_of_team(self, entry: Entry, ask: PodRequirements) -> int:
         """The number of such pods that would fit beside those of the job if no other job of its team had any."""
         return self._without(entry.team, entry, ask)
 
-    def _without(self, team: str | None, entry: JobEntry, ask: PodRequirements) -> int:
+    def _without(self, team: str | None, entry: Entry, ask: PodRequirements) -> int:
         """The number of such pods that would fit if, of all jobs or of all of that team, only this entry had any.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
@@ -144,7 +144,7 @@ def _held_by_jobs(state: AllocationState) -> Held:
     return {node: total_of(held) for node, held in enumerate(loads) if held}
 
 
-def _held_by_all(entries: Iterable[JobEntry]) -> Held:
+def _held_by_all(entries: Iterable[Entry]) -> Held:
     """What these jobs hold, by node."""
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
@@ -153,7 +153,7 @@ def _held_by_all(entries: Iterable[JobEntry]) -> Held:
     return {node: total_of(held) for node, held in loads.items()}
 
 
-def _held_by(entry: JobEntry) -> Held:
+def _held_by(entry: Entry) -> Held:
     """What one job holds, by node."""
     loads: dict[int, list[Resources]] = {}
     for member in entry.kept:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
+from elastic_worker.contract import ROLE_MASTER
 
 
 class Seat(NamedTuple):
@@ -24,7 +25,7 @@ class Seat(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class JobEntry:
+class Entry:
     """One job, or one pending pod of others (`pending`, treated as a job of one pod), in this pass.
 
     `rank` is its position in the order of jobs, 0 first; `team` is the name of its team. `account` is charged for its
@@ -32,15 +33,15 @@ class JobEntry:
     limits let it keep, those to keep longest first; `kept` are the members that it keeps. `at` maps each member's uid
     to the number of the node that it is counted on.
 
-    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `reserves`: it is
-    not served, but its seats are held for it (37). `asks`: pods of it ask for new nodes, for what its minimum lacks
-    (49).
+    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `saves_up`: it is
+    not served, but its seats are held for it (37). `asks_nodes`: pods of it ask for new nodes, for what its minimum
+    lacks (49).
 
     `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
     `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
     """
 
-    job: JobDemand
+    demand: JobDemand
     rank: int
     team: str
     sizes: tuple[int, ...]
@@ -53,11 +54,11 @@ class JobEntry:
     seats: tuple[Seat, ...] = ()
     served: bool = False
     displaced: bool = False
-    reserves: bool = False
-    asks: bool = False
+    saves_up: bool = False
+    asks_nodes: bool = False
     losses: int = 0
-    takers: tuple[JobEntry, ...] = ()
-    took: tuple[tuple[JobEntry, Member], ...] = ()
+    takers: tuple[Entry, ...] = ()
+    took: tuple[tuple[Entry, Member], ...] = ()
     pending: PendingPod | None = None
     at_rest: Assignment | None = None
 
@@ -72,9 +73,9 @@ class JobEntry:
         return self.pending is not None and self.pending.promised
 
     @property
-    def taker(self) -> str:
+    def brake_key(self) -> str:
         """The uid under which the brakes count it; the pods of a gang share one (144)."""
-        return self.gang or self.job.uid
+        return self.gang or self.demand.uid
 
     @property
     def size(self) -> int:
@@ -84,30 +85,30 @@ class JobEntry:
     @property
     def gives(self) -> bool:
         """Whether it gives up any member."""
-        return len(self.kept) < len(self.job.members)
+        return len(self.kept) < len(self.demand.members)
 
     @property
     def minimum(self) -> int:
         """The smallest size that it may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
-        return self.job.sizes[0] if self.job.sizes else 0
+        return self.demand.sizes[0] if self.demand.sizes else 0
 
     @property
     def has_master(self) -> bool:
         """Whether it keeps a master or gets one."""
-        return bool(self.kept and self.kept[0].role == MASTER) or any(s.role == MASTER for s in self.seats)
+        return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
 
     @property
     def starts_anew(self) -> bool:
         """Whether it gets a new master in place of its old one. Then no member goes on, as a group ends with its master
         (13).
         """
-        had_master = bool(self.staying) and self.staying[0].role == MASTER
-        return had_master and self.gives and any(seat.role == MASTER for seat in self.seats)
+        had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
+        return had_master and self.gives and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
     def complete(self) -> bool:
         """Whether it has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
-        return self.size >= self.minimum and (self.has_master or not self.job.sizes)
+        return self.size >= self.minimum and (self.has_master or not self.demand.sizes)
 
     @property
     def spare(self) -> int:
@@ -135,32 +136,32 @@ class JobEntry:
 
     def takes(self, now: float) -> bool:
         """Whether pods of others may go for it (139)."""
-        return self.job.takes and now >= self.job.takes_from
+        return self.demand.takes and now >= self.demand.takes_from
 
     def failed_at(self, size: int, now: float) -> bool:
         """Whether a try with that size failed and its back-off is not over."""
-        failed = self.job.failed_size
-        return failed is not None and size >= failed and now < self.job.failed_until
+        failed = self.demand.failed_size
+        return failed is not None and size >= failed and now < self.demand.failed_until
 
     def delayed_at(self, size: int, now: float) -> bool:
         """Whether that size is growth for which the job must still wait."""
-        return now < self.job.grow_at(size)
+        return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
         """The next larger size that it may have now. If growth costs work, a larger step is worth it sooner (148)."""
         size = self.next_size
-        if size is None or size <= self.job.free_up_to or not self.job.growth_cost:
+        if size is None or size <= self.demand.free_up_to or not self.demand.growth_cost:
             return size
-        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.job.grow_at(size))
+        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None
 
     def fits_more(self, count: int) -> bool:
         """Whether `count` more pods, and the master if it lacks one, fit into its largest size."""
-        return self.size + count + (not self.has_master) <= self.job.sizes[-1]
+        return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
     def ask(self, role: str) -> PodRequirements:
         """What a pod of that role asks of its node."""
-        return self.master if role == MASTER else self.worker
+        return self.master if role == ROLE_MASTER else self.worker
 
     @property
     def near(self) -> frozenset[int]:
@@ -175,11 +176,7 @@ class JobEntry:
     @property
     def largest_gpus(self) -> int:
         """The GPUs of its largest size."""
-        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
-
-    def gpus_at(self, size: int) -> int:
-        """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
+        return self.demand.gpus_at(self.sizes[-1]) if self.sizes else 0
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

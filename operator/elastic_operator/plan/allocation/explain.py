@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_ask
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.text import listed, pods
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
 """This many names are spelled out; the rest is counted."""
@@ -35,7 +35,7 @@ class Why:
 class _Need:
     """What a job is short of: `count` more pods of `role`, to reach `size`."""
 
-    entry: JobEntry
+    entry: Entry
     size: int
     role: str
     count: int
@@ -67,15 +67,15 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: JobEntry) -> Why:
+    def why(self, entry: Entry) -> Why:
         """Why the job gets what it gets."""
-        if not entry.job.wants:
+        if not entry.demand.wants:
             return Why(Limit.SUSPENDED, "")
-        if not entry.job.sizes:
+        if not entry.demand.sizes:
             return Why(Limit.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
         if waiting := self._why_waiting(entry):
             return waiting
-        if entry.size >= entry.job.sizes[-1]:
+        if entry.size >= entry.demand.sizes[-1]:
             return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
         said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
         if said:
@@ -84,25 +84,27 @@ class Explainer:
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
 
-    def _why_waiting(self, entry: JobEntry) -> Why | None:
-        if entry.job.waiting and entry.served:
+    def _why_waiting(self, entry: Entry) -> Why | None:
+        if entry.demand.waiting and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if not entry.asks and not (entry.sizes and may_ask(self._state, entry)):
+        if not entry.asks_nodes and not (entry.sizes and may_ask(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
         return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: JobEntry, size: int) -> Why:
-        job = entry.job
+    def _why_no_more(self, entry: Entry, size: int) -> Why:
+        demand = entry.demand
         if entry.failed_at(size, self._state.now):
-            reason = job.failed_reason.rstrip(".") or "its pods found no place"
+            reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
+            return Why(Limit.SCALE_UP_FAILED, text, demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
-            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.growth_cost else _GROWS_LATER}"
-            return Why(Limit.SCALE_UP_DELAYED, text, job.next_growth(self._state.now))
+            text = (
+                f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
+            )
+            return Why(Limit.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         said = why_quota(self._state, entry, size, _wanted(need))
         if said:
             return Why(*said)
@@ -110,19 +112,19 @@ class Explainer:
             return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_asking(entry, lacking.message, self._state.now)
-        if job.avoided:
-            text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
+        if demand.avoided:
+            text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
 
-    def _need(self, entry: JobEntry, size: int) -> _Need:
+    def _need(self, entry: Entry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
-            return _Need(entry, size, WORKER, workers + master, self._supplies.of(entry.worker))
-        lone_master = _Need(entry, size, MASTER, 1, self._supplies.of(entry.master))
+            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
+        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.of(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(entry, size, WORKER, workers, self._supplies.of(entry.worker))
+        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Why:
         supply = need.supply
@@ -206,14 +208,14 @@ def _reopen(supply: Supply) -> str:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _head(entry: JobEntry) -> str:
-    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.job.sizes[-1] else ""
-    return f"{entry.size} of {pods(entry.job.sizes[-1])}{least}."
+def _head(entry: Entry) -> str:
+    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.demand.sizes[-1] else ""
+    return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 
-def _wanted_gpus(entry: JobEntry) -> str:
-    size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
+def _wanted_gpus(entry: Entry) -> str:
+    size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
+    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
@@ -223,10 +225,8 @@ def _wanted(need: _Need) -> str:
 
 
 def _more(need: _Need) -> str:
-    what = need.role if need.role == MASTER else str(need.count)
-    return f"{'A' if need.role == MASTER else what} {'master' if need.role == MASTER else 'more'} need" + (
-        "s " if need.count == 1 else " "
-    )
+    who = "A master" if need.role == ROLE_MASTER else f"{need.count} more"
+    return f"{who} needs " if need.count == 1 else f"{who} need "
 
 
 def _amounts(need: _Need, names: list[str]) -> str:

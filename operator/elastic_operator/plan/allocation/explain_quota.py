@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.roster import over_per_job_limit
 from elastic_operator.plan.allocation.state import AllocationState
@@ -16,15 +16,15 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY
 Said = tuple[Limit, str]
 
 
-def why_no_flavor(entry: JobEntry) -> Said | None:
+def why_no_flavor(entry: Entry) -> Said | None:
     """The job's kind of GPU is not clear."""
-    problem = entry.job.flavor_problem
+    problem = entry.demand.flavor_problem
     return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
-def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
+def why_too_large(entry: Entry, wanted: str) -> Said | None:
     """Its next size has more GPUs than one job of the team may have."""
-    size = next((n for n in entry.job.sizes if n > entry.size), None)
+    size = next((n for n in entry.demand.sizes if n > entry.size), None)
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
@@ -32,7 +32,7 @@ def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
     return Limit.QUOTA_EXHAUSTED, text
 
 
-def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -> Said | None:
+def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Said | None:
     """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
     not pass.
     """
@@ -55,7 +55,7 @@ def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -
             return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
 
 
-def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
+def _over_limit(entry: Entry, over: Account, wanted: str) -> Said:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_asked(over)}. {no_policy(entry)}"
@@ -73,7 +73,7 @@ def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
     return Limit.BORROWING_LIMIT_REACHED, text
 
 
-def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
+def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Said:
     """Only pods of other teams stand in the way of that size.
 
     The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
@@ -101,9 +101,9 @@ def _asked(account: Account) -> str:
     return f", and {account.asked} more are for pods that wait for new nodes" if account.asked else ""
 
 
-def no_policy(entry: JobEntry) -> str:
+def no_policy(entry: Entry) -> str:
     """What to do where no policy covers the namespace."""
-    return f"No GPUQuotaPolicy covers namespace '{entry.job.namespace}'; have one made for it, or wait."
+    return f"No GPUQuotaPolicy covers namespace '{entry.demand.namespace}'; have one made for it, or wait."
 
 
 def policy(account: Account) -> str:

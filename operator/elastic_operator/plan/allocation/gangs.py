@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, serve_minimum
 from elastic_operator.plan.allocation.state import AllocationState
 
@@ -19,7 +19,7 @@ A gang that gets nothing costs a plan for nearly all of its pods. Gangs that wer
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
     A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
@@ -36,7 +36,7 @@ def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
     return served
 
 
-def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
     mark, places, found = state.mark(), state.new_places, dict(hopeless)
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
@@ -57,7 +57,7 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
     return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
 
 
-def _is_split(gang: set[JobEntry]) -> bool:
+def _is_split(gang: set[Entry]) -> bool:
     if any(entry.pending and entry.pending.may_be_split for entry in gang):
         return False
     placed = any(entry.served and not entry.promised for entry in gang)

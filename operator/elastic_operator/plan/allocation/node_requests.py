@@ -14,17 +14,17 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-Taken = Sequence[tuple[int, Collection[tuple[JobEntry, Seat]]]]
+Taken = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
 """The nodes with room that is meant for pods to come, and these pods."""
 
 
-def is_asked_for(state: AllocationState, entry: JobEntry, need: int) -> bool:
+def is_asked_for(state: AllocationState, entry: Entry, need: int) -> bool:
     """Whether `need` more GPUs would leave too few under the limits for what its team's other jobs, of no lower
     priority, have asked for.
     """
@@ -32,7 +32,7 @@ def is_asked_for(state: AllocationState, entry: JobEntry, need: int) -> bool:
     most = roster.waiting_gpus[account] if account else 0
     if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
         return False
-    asked = _asked_by(state, account, entry.job.priority)
+    asked = _asked_by(state, account, entry.demand.priority)
     if entry in roster.waiting[account] and may_ask(state, entry):
         asked -= entry.gpus_missing(entry.minimum)
     return asked > 0 and state.refusal(entry, need + asked, Rule.LIMIT) is not None
@@ -42,38 +42,40 @@ def _asked_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs that waiting jobs of that priority or a higher one may ask for now. Counted once between two changes."""
     known = state.asked_by.get((account, priority))
     if known is None or known[0] != state.journal.moves:
-        first = (one for one in state.roster.waiting[account] if one.job.priority >= priority and may_ask(state, one))
+        first = (
+            one for one in state.roster.waiting[account] if one.demand.priority >= priority and may_ask(state, one)
+        )
         known = state.journal.moves, sum(one.gpus_missing(one.minimum) for one in first)
         state.asked_by[account, priority] = known
     return known[1]
 
 
-def may_ask(state: AllocationState, entry: JobEntry) -> bool:
+def may_ask(state: AllocationState, entry: Entry) -> bool:
     """Whether it lacks a minimum that it may ask nodes for now, and its team may use as many GPUs more."""
-    job = entry.job
-    if job.nodes_from is None or not job.wants or entry.served or entry.seats:
+    demand = entry.demand
+    if demand.nodes_from is None or not demand.wants or entry.served or entry.seats:
         return False
-    if entry.failed_at(entry.minimum, state.now) or not (job.waiting or state.now >= job.nodes_from):
+    if entry.failed_at(entry.minimum, state.now) or not (demand.waiting or state.now >= demand.nodes_from):
         return False
     return state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
 def ask_for_nodes(state: AllocationState) -> None:
     """Decide who asks, once it is known what all others get."""
-    entries = [entry for entry in state.roster.unserved | state.touched if entry.job.nodes_from is not None]
+    entries = [entry for entry in state.roster.unserved | state.touched if entry.demand.nodes_from is not None]
     taken = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_ask(state, entry) and not _would_rob(state, entry, taken):
             state.ask_for_nodes(entry)
 
 
-def _would_rob(state: AllocationState, entry: JobEntry, taken: Taken) -> bool:
+def _would_rob(state: AllocationState, entry: Entry, taken: Taken) -> bool:
     """Whether any of its pods would fit into room for pods to come, or where GPUs are kept for their owners.
 
     If all of them wait already, they have left the room alone that is free now.
     """
     master, workers = entry.missing(entry.minimum)
-    all_wait = len(entry.job.waiting) >= master + workers
+    all_wait = len(entry.demand.waiting) >= master + workers
     asks = [entry.master] * master + [entry.worker] * bool(workers)
     keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
     if keeps and any(state.board.fits(ask, node) for ask in asks for node in ask.hosts):
@@ -89,26 +91,26 @@ def _would_rob(state: AllocationState, entry: JobEntry, taken: Taken) -> bool:
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
-def go_on_waiting(entry: JobEntry) -> tuple[Member, ...]:
+def go_on_waiting(entry: Entry) -> tuple[Member, ...]:
     """The waiting pods that stay: those for what is asked for, or for which there is room now."""
     lacking, staying = Counter(_roles_to_come(entry)), []
-    for pod in sorted(entry.job.waiting, key=keep_order):
+    for pod in sorted(entry.demand.waiting, key=keep_order):
         if lacking[pod.role]:
             lacking[pod.role] -= 1
             staying.append(pod)
     return tuple(staying)
 
 
-def new_roles(entry: JobEntry) -> list[str]:
+def new_roles(entry: Entry) -> list[str]:
     """The roles of the pods to create without a node, the master first."""
-    if not entry.asks:
+    if not entry.asks_nodes:
         return []
     lacking = Counter(_roles_to_come(entry))
     lacking.subtract(pod.role for pod in go_on_waiting(entry))
     return [*lacking.elements()]
 
 
-def seats_without_pods(entry: JobEntry) -> list[Seat]:
+def seats_without_pods(entry: Entry) -> list[Seat]:
     """The seats for which pods are to be created. The scheduler binds waiting pods to the other seats."""
     there = [pod.role for pod in go_on_waiting(entry)]
     left = []
@@ -120,9 +122,9 @@ def seats_without_pods(entry: JobEntry) -> list[Seat]:
     return left
 
 
-def _roles_to_come(entry: JobEntry) -> list[str]:
+def _roles_to_come(entry: Entry) -> list[str]:
     """The roles of all pods that it gets, the master first if nodes are asked for."""
-    if not entry.asks:
+    if not entry.asks_nodes:
         return [seat.role for seat in entry.seats]
     master, workers = entry.missing(entry.minimum)
-    return [MASTER] * master + [WORKER] * workers
+    return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -9,26 +9,30 @@ from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.brakes import Braked
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
+from elastic_operator.plan.facts.text import names_of
 
 _KEEPS = "So it keeps what it has, and is decided on again with the next change."
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23)."""
+    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+
+    It must not be read any more once its state serves the next pass.
+    """
 
     def __init__(self, state: AllocationState) -> None:
-        self._state = state
+        self._own, self._serial = state, state.serial
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
-        self._shares: dict[str, Assignment] = {}
+        self._assignments: dict[str, Assignment] = {}
         self._grants: dict[str, Grant] = {}
-        self.left_out: Mapping[str, str] = {}
+        self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
@@ -43,22 +47,27 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            share, why = self.share(uid), self._why(entry)
-            takers = entry.takers if share.release else ()
+            assignment, why = self.assignment(uid), self._why(entry)
+            takers = entry.takers if assignment.release else ()
             self._grants[uid] = Grant(
-                *share,
+                *assignment,
                 why.limit,
                 why.message,
                 why.wake_at,
-                takers=_names(takers),
+                takers=_named(takers),
                 reclaimed=any(_is_other_team(taker, entry) for taker in takers),
-                givers=_names(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
+                givers=names_of(_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team)),
             )
         return self._grants[uid]
 
-    def _why(self, entry: JobEntry) -> Why:
-        told = self.left_out.get(entry.job.uid)
+    def _why(self, entry: Entry) -> Why:
+        told = self.would_not_last.get(entry.demand.uid)
         return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+
+    @property
+    def _state(self) -> AllocationState:
+        assert self._own.serial == self._serial, "read after the next pass has begun"
+        return self._own
 
     @property
     def snapshot(self) -> Snapshot:
@@ -87,7 +96,10 @@ class Allocation(Mapping[str, Grant]):
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
         losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
-        found = (_eviction(entry, self.share(entry.job.uid)) for entry in sorted(losing, key=lambda entry: entry.rank))
+        found = (
+            _eviction(entry, self.assignment(entry.demand.uid))
+            for entry in sorted(losing, key=lambda entry: entry.rank)
+        )
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
@@ -101,14 +113,14 @@ class Allocation(Mapping[str, Grant]):
         return frozenset(uid for uid, _, _ in self._state.taken.going())
 
     @cached_property
-    def _takers(self) -> Mapping[JobEntry, Mapping[str, JobEntry]]:
-        found: dict[JobEntry, dict[str, JobEntry]] = {}
+    def _takers(self) -> Mapping[Entry, Mapping[str, Entry]]:
+        found: dict[Entry, dict[str, Entry]] = {}
         for uid, owner, taker in self._state.taken.going():
             found.setdefault(owner, {})[uid] = taker
         return found
 
     @cached_property
-    def braked(self) -> tuple[tuple[JobEntry, Braked], ...]:
+    def braked(self) -> tuple[tuple[Entry, Braked], ...]:
         """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
         return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
 
@@ -117,10 +129,10 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
-    def takers(self, uid: str) -> tuple[str, ...]:
+    def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
-        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+        return tuple(taker.demand.uid for taker in sorted(found, key=lambda taker: taker.rank))
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
@@ -129,8 +141,8 @@ class Allocation(Mapping[str, Grant]):
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
         entry = self._entries[uid]
-        takers = {pod: taker.job.uid for pod, taker in self._takers.get(entry, {}).items()}
-        return staying(entry.job, self.share(uid), takers, waiting)
+        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(entry, {}).items()}
+        return staying(entry.demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -138,27 +150,25 @@ class Allocation(Mapping[str, Grant]):
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        names = self._state.snapshot.gpu_resources
-        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
-        return sum(member.requests.get(name, 0) for member in gone for name in names)
+        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
-    def share(self, uid: str) -> Assignment:
+    def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
         if entry not in self._state.touched:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest
-        if uid not in self._shares:
-            self._shares[uid] = assignment_of(self._state, entry)
-        return self._shares[uid]
+        if uid not in self._assignments:
+            self._assignments[uid] = assignment_of(self._state, entry)
+        return self._assignments[uid]
 
 
-def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
+def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     assert entry.pending is not None, "asked for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
@@ -169,24 +179,21 @@ def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers={owner.job.uid: _name(owner) for owner, _ in gone},
+        losers=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 
 
-def _eviction(entry: JobEntry, share: Assignment) -> Eviction:
+def _eviction(entry: Entry, assignment: Assignment) -> Eviction:
     takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.job.uid, share.release, _names(takers))
+    return Eviction(entry.demand.uid, assignment.release, _named(takers))
 
 
-def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:
+def _is_other_team(taker: Entry, entry: Entry) -> bool:
     """Whether it is of another team, or a pending pod of others."""
     return taker.team != entry.team or taker.pending is not None
 
 
-def _names(entries: Iterable[JobEntry]) -> tuple[str, ...]:
-    return tuple(sorted({_name(entry) for entry in entries}))
-
-
-def _name(entry: JobEntry) -> str:
-    return f"{entry.job.namespace}/{entry.job.name}"
+def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
+    """Their uids and names."""
+    return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import JobEntry, keep_order
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.growers import Growers
 from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
@@ -25,22 +25,22 @@ class Roster:
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
-        self._by_uid: dict[str, JobEntry] = {}
-        self._order: dict[JobEntry, Order] = {}
-        self.entries: tuple[JobEntry, ...] = ()
-        self.by_account: dict[Account, list[JobEntry]] = {}
-        self.by_team: dict[str, list[JobEntry]] = {}
-        self.unserved: set[JobEntry] = set()
+        self._by_uid: dict[str, Entry] = {}
+        self._order: dict[Entry, Order] = {}
+        self.entries: tuple[Entry, ...] = ()
+        self.by_account: dict[Account, list[Entry]] = {}
+        self.by_team: dict[str, list[Entry]] = {}
+        self.unserved: set[Entry] = set()
         self.growers = Growers()
-        self.odd: set[JobEntry] = set()
-        self.partial: set[JobEntry] = set()
-        self.waiting: dict[Account, set[JobEntry]] = {}
+        self.odd: set[Entry] = set()
+        self.partial: set[Entry] = set()
+        self.waiting: dict[Account, set[Entry]] = {}
         self.waiting_gpus: Counter[Account] = Counter()
         """The minima of `waiting`, whatever they have of them."""
-        self.gangs: dict[str, set[JobEntry]] = {}
+        self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
-        self, snapshot: Snapshot, *, leave: Callable[[JobEntry], None], join: Callable[[Iterable[JobEntry]], None]
+        self, snapshot: Snapshot, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
         entries (`join`).
@@ -48,7 +48,7 @@ class Roster:
         pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
         jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
         known = self._by_uid
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.job)]
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
         for entry in gone:
             leave(entry)
             self._forget(entry)
@@ -62,16 +62,16 @@ class Roster:
         for rank, entry in enumerate(self.entries):
             entry.rank = rank
 
-    def of(self, uid: str) -> JobEntry:
+    def of(self, uid: str) -> Entry:
         """The entry of a job."""
         return self._by_uid[uid]
 
-    def _entry(self, one: JobDemand | PendingPod) -> JobEntry:
+    def _entry(self, one: JobDemand | PendingPod) -> Entry:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
         master, worker = self._board.ask(job.master), self._board.ask(job.worker)
         team = self._accounts.team_of(job.namespace)
-        entry = JobEntry(job, 0, team, job.sizes, master, worker, pending=pending)
+        entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -84,8 +84,8 @@ class Roster:
         self._order[entry] = _order(job, in_turns=team in self._in_turns)
         return entry
 
-    def _forget(self, entry: JobEntry) -> None:
-        del self._by_uid[entry.job.uid], self._order[entry]
+    def _forget(self, entry: Entry) -> None:
+        del self._by_uid[entry.demand.uid], self._order[entry]
         self.by_team[entry.team].remove(entry)
         if entry.account:
             self.by_account[entry.account].remove(entry)
@@ -98,48 +98,48 @@ class Roster:
             group.discard(entry)
         if entry.account and entry in self.waiting.get(entry.account, ()):
             self.waiting[entry.account].remove(entry)
-            self.waiting_gpus[entry.account] -= entry.gpus_at(entry.minimum)
+            self.waiting_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
 
-    def _classify(self, entry: JobEntry, now: float) -> None:
-        job = entry.job
-        entry.served = not job.sizes or (bool(entry.sizes) and job.wants and entry.complete)
+    def _classify(self, entry: Entry, now: float) -> None:
+        demand = entry.demand
+        entry.served = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
         if _is_odd(entry):
             self.odd.add(entry)
-        if job.waiting and entry.account and job.sizes:
+        if demand.waiting and entry.account and demand.sizes:
             self.waiting.setdefault(entry.account, set()).add(entry)
-            self.waiting_gpus[entry.account] += entry.gpus_at(entry.minimum)
-        if not (job.wants and entry.sizes):
+            self.waiting_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
+        if not (demand.wants and entry.sizes):
             return
         if not entry.served:
             self.unserved.add(entry)
         elif entry.next_size is not None:
             self.growers.add(entry, now)
-        if entry.served and entry.size not in job.sizes:
+        if entry.served and entry.size not in demand.sizes:
             self.partial.add(entry)
 
 
-def over_per_job_limit(entry: JobEntry, size: int) -> bool:
+def over_per_job_limit(entry: Entry, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
-    return most is not None and entry.gpus_at(size) > most
+    return most is not None and entry.demand.gpus_at(size) > most
 
 
-def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
+def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     """The sizes that a job may have, and those up to the size that it has already."""
-    job, has = entry.job, len(entry.job.members)
+    demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
-    if limit is None and not job.flavor_problem:
-        return job.sizes
-    return tuple(n for n in job.sizes if n <= has or not (job.flavor_problem or over_per_job_limit(entry, n)))
+    if limit is None and not demand.flavor_problem:
+        return demand.sizes
+    return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
 
 
-def _is_odd(entry: JobEntry) -> bool:
+def _is_odd(entry: Entry) -> bool:
     """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
-    job = entry.job
+    demand = entry.demand
     if entry.pending is not None:
         return entry.pending.promised
-    too_many = bool(job.sizes) and len(entry.kept) > job.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not job.wants or too_many or any(member.node is None for member in entry.kept))
+    too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
+    return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:

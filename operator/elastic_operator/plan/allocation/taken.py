@@ -6,38 +6,28 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Resources
+from elastic_operator.plan.facts.snapshot import Brakes, Member
 
 
 class Taken:
     """The pods of jobs that were taken for others.
 
     `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all: `tally`
-    counts those that go. `braked` are the entries that a brake kept from taking; `going_on` are the uids of takers for
-    which pods were deleted within the last minute.
+    counts those that go. `braked` are the entries that a brake kept from taking.
 
     Args:
         keeps: Whether that job keeps that pod now.
-        gpus_of: The GPUs among what a pod requests.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        brakes: Brakes,
-        *,
-        keeps: Callable[[JobEntry, Member], bool],
-        gpus_of: Callable[[Resources], int],
-    ) -> None:
-        self._journal, self._brakes, self._keeps, self._gpus_of = journal, brakes, keeps, gpus_of
-        self.pods: dict[str, tuple[JobEntry, Member, JobEntry]] = {}
+    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[Entry, Member], bool]) -> None:
+        self._journal, self._brakes, self._keeps = journal, brakes, keeps
+        self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
         self.tally = Tally(brakes.gone)
-        self.braked: dict[JobEntry, Braked] = {}
-        self.going_on = frozenset(taker.uid for taker in brakes.gone.values())
+        self.braked: dict[Entry, Braked] = {}
 
-    def note(self, owner: JobEntry, members: Iterable[Member], taker: JobEntry) -> None:
+    def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
         """Record that `taker` took these members of the owner."""
         if owner is taker:
             return
@@ -53,13 +43,13 @@ class Taken:
         if uid in self.pods:
             self._count(uid, goes=goes)
 
-    def going(self) -> Iterator[tuple[str, JobEntry, JobEntry]]:
+    def going(self) -> Iterator[tuple[str, Entry, Entry]]:
         """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
         for uid, (owner, member, taker) in self.pods.items():
             if not self._keeps(owner, member):
                 yield uid, owner, taker
 
-    def note_given_back(self, owner: JobEntry) -> None:
+    def note_given_back(self, owner: Entry) -> None:
         """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
         took = owner.took
         self._journal.set(owner, "took", ())
@@ -71,7 +61,7 @@ class Taken:
                 self._journal.set(taker, "took", (*taker.took, (loser, member)))
                 self._attribute(loser, member, taker)
 
-    def pass_on(self, taker: JobEntry, node: int, heir: JobEntry, *, gpus: int) -> bool:
+    def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
         """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
 
         False if the brakes let fewer pods go for the heir; the caller then rolls back.
@@ -81,7 +71,7 @@ class Taken:
             is_there = owner.at.get(member.uid) == node and owner is not heir
             if is_there and lacking > 0 and not self._keeps(owner, member):
                 passed.append((owner, member))
-                lacking -= self._gpus_of(member.requests)
+                lacking -= member.gpus
             else:
                 rest.append((owner, member))
         self._journal.set(taker, "took", tuple(rest))
@@ -92,9 +82,13 @@ class Taken:
             self._attribute(owner, member, heir)
         return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
 
+    def goes_on(self, taker: Entry) -> bool:
+        """Whether pods were deleted for it within the last minute."""
+        return taker_of(taker) in self.tally.going_on
+
     # -- brakes --------------------------------------------------------------------------------------------------------
 
-    def brake(self, taker: JobEntry, pods: Iterable[str]) -> bool:
+    def brake(self, taker: Entry, pods: Iterable[str]) -> bool:
         """Whether a brake forbids that these pods (uids) go for it. Remembered until it is served after all."""
         wanted = len(self.tally.going.keys() & set(pods))
         if not wanted:
@@ -104,7 +98,7 @@ class Taken:
             self.braked[taker] = found
         return found is not None
 
-    def _waits_behind(self, taker: JobEntry) -> bool:
+    def _waits_behind(self, taker: Entry) -> bool:
         """Whether an entry of its team that ranks before it waits for a brake.
 
         Else small takers would use up the limit each minute, and a large one would never pass (138).
@@ -115,11 +109,11 @@ class Taken:
 
     # -- who took what -------------------------------------------------------------------------------------------------
 
-    def _attribute(self, owner: JobEntry, member: Member, taker: JobEntry) -> None:
+    def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
         change = partial(self._set, member.uid)
         self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
 
-    def _set(self, uid: str, taken: tuple[JobEntry, Member, JobEntry] | None) -> None:
+    def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
         if taken is None:
             del self.pods[uid]
             self.tally.put(uid, None)

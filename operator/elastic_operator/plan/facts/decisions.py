@@ -38,9 +38,9 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are the names of those for whom pods are
-    released; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose pods
-    for it.
+    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released,
+    uid to name; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose
+    pods for it.
     """
 
     replicas: int
@@ -50,12 +50,12 @@ class Grant:
     limit: Limit
     message: str
     wake_at: float | None = None
-    takers: tuple[str, ...] = ()
+    takers: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     givers: tuple[str, ...] = ()
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
-        """The grant while the pods `held` stay, `size` pods are the target, and the takers named in `without` get
+        """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
         nothing (139).
 
         Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
@@ -65,12 +65,12 @@ class Grant:
         soonest = sorted(self.create, key=lambda slot: not slot.ready)
         create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
         if release:
-            takers = tuple(name for name in self.takers if name not in without)
+            takers = {uid: name for uid, name in self.takers.items() if uid not in without}
             return replace(
                 self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
             )
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
+        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers={}, givers=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +98,21 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods (by uid) that a job loses to other teams, and the names of the takers."""
+    """The pods (by uid) that a job loses to other teams, and the takers: uid to name."""
 
     job_uid: str
     pods: tuple[str, ...]
-    takers: tuple[str, ...]
+    takers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
+    """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
-    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
-    PriorityClass instead of the template's (97).
+    `node` is where it is pinned, None for the scheduler's choice. In Elastic mode its environment has the
+    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it uses the Secret of the
+    pods of an older release that it joins. `own_class`: it has the operator's PriorityClass instead of the template's
+    (97).
     """
 
     role: str
@@ -153,7 +154,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Wish:
     """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
 
     name: str
@@ -165,7 +166,7 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `membership` is written to the master of an Elastic job together with the deletes.
+    The `wish` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
@@ -179,7 +180,7 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
-    membership: Membership | None = None
+    wish: Wish | None = None
     wake_at: float | None = None
 
 

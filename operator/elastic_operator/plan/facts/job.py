@@ -36,15 +36,7 @@ class LastOutput:
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
-    """State of a pod's main container; all None/False before it starts.
-
-    `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
-    process that failed first in it, negative for a signal, if its log names it. `last_output`: None until it has failed
-    and its log was read. `waiting_container` is the container
-    that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
-    began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
-    kubelet names no trouble, so an init container runs or an image is pulled (136).
-    """
+    """State of a pod's main container; all None/False before it starts."""
 
     running_since: float | None = None
     exit_code: int | None = None
@@ -54,11 +46,19 @@ class MainContainer:
     waiting_reason: str = ""
     waiting_message: str = ""
     waiting_container: str = ""
+    """The container that the pod waits for: this one, or an init container."""
     waiting_since: float | None = None
+    """The latest time at which an init container began or ended, or the volumes and network were there."""
     is_on_its_way: bool = False
+    """Whether volumes and network are there and the kubelet names no trouble: an init container runs, or an image is
+    pulled (136).
+    """
     is_consequence: bool = False
+    """Whether, by its log, it failed because another pod had failed."""
     script_exit_code: int | None = None
+    """The code of the process that failed first in it, negative for a signal, if its log names it."""
     last_output: LastOutput | None = None
+    """None until it has failed and its log was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +231,6 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def stands(self) -> str:
+    def needs_edit(self) -> str:
         """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
         return self.invalid or self.refused

@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.growth_cost import worth_it_after
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+from elastic_worker.contract import ROLE_MASTER
 
 Resources = Mapping[str, int]
 HostPort = tuple[str, str, int]
@@ -100,6 +100,7 @@ class Member:
     """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    `gpus` are those among its `requests`.
     """
 
     uid: str
@@ -107,6 +108,7 @@ class Member:
     index: int
     node: str | None
     requests: Resources
+    gpus: int = 0
     host_ports: frozenset[HostPort] = frozenset()
 
 
@@ -166,9 +168,23 @@ class JobDemand:
     nodes_from: float | None = None
     nodes_until: float = 0.0
 
+    @property
+    def gpus(self) -> int:
+        """The GPUs of its members."""
+        return sum(member.gpus for member in self.members)
+
+    @property
+    def lacks_minimum(self) -> bool:
+        """Whether it has fewer pods than its smallest size."""
+        return len(self.members) < min(self.sizes, default=0)
+
+    def gpus_at(self, size: int) -> int:
+        """The GPUs of that size, master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
+
     def shape_of(self, role: str) -> PodShape:
         """What its pods of that role ask for."""
-        return self.master if role == MASTER else self.worker
+        return self.master if role == ROLE_MASTER else self.worker
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 MOST_NAMED = 5
 """A message names this many things of a kind, and says how many more there are."""
@@ -11,6 +11,11 @@ MOST_NAMED = 5
 def pods(count: int) -> str:
     """The number of pods, in words."""
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+def names_of(named: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of those with these uids, each once: uid to name."""
+    return tuple(sorted({*named.values()}))
 
 
 def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:

@@ -15,9 +15,9 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.forecast.positions import positions, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
-from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.stability import SteadyAllocator
 
 WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
 
@@ -61,7 +61,7 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
     """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
     asked = with_job(snapshot, job)
     yield
-    allocation = Foresight().allocate(asked)
+    allocation = SteadyAllocator().allocate(asked)
     found = answer(job, allocation)
     if found.fits:
         return found
@@ -82,7 +82,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     grant = allocation[job.uid]
     asks = grant.limit == Limit.WAITING_FOR_NODES
     size = 0 if asks else grant.replicas
-    gpus = job.master.gpus + job.worker.gpus * (size - 1) if size else 0
+    gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),

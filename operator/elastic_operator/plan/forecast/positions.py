@@ -21,7 +21,7 @@ def waiting(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDemand
 
     A job whose flavor is not clear does not wait: it gets nothing before somebody edits it.
     """
-    found = [job for job in jobs if _waits(job) and not allocation.share(job.uid).replicas]
+    found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
     return sorted(found, key=lambda job: allocation.rank(job.uid))
 
 

@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.allocate import Allocator, ends_of_protection
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
-from elastic_operator.plan.foresight import carried_out
+from elastic_operator.plan.stability import carried_out
 
 MOST_STEPS = 50
 """So often everything is decided again for one forecast. What starts later has no estimate."""
@@ -56,7 +56,7 @@ def start_times(
 
     `allocation` was made from the snapshot, and is read before the first step only.
     """
-    sizes = {uid: allocation.share(uid).replicas for uid in ends if uid in allocation}
+    sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
     left, found = set(waiting), dict[str, float]()
     began = braked_at = snapshot.now
@@ -85,13 +85,13 @@ def start_times(
 
 
 def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.share(job.uid).replicas >= job.sizes[0]
+    return allocation.assignment(job.uid).replicas >= job.sizes[0]
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
     """The runs at their new sizes. When a job ends that had to start anew, nobody knows."""
     for uid, run in runs.items():
-        size = allocation.share(uid).replicas
+        size = allocation.assignment(uid).replicas
         if size == run.size:
             yield uid, run
         elif size:
@@ -132,19 +132,12 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
         yield job.takes_from
         if job.waiting_since:
             yield job.waiting_since + starvation_seconds
-    elif team is not None and job.running_since:
-        if team.min_runtime_seconds:
-            yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds
+    else:
+        yield from ends_of_protection(job, team)
 
 
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
     """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(_gpus(job, snapshot) for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None
-
-
-def _gpus(job: JobDemand, snapshot: Snapshot) -> int:
-    return sum(member.requests.get(name, 0) for member in job.members for name in snapshot.gpu_resources)

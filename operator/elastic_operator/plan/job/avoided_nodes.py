@@ -19,7 +19,7 @@ REMEMBERED_SECONDS = 600.0
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
     """The nodes whose kubelets have just refused members, each with one of them."""
-    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
+    refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
     return {pod.node: pod for pod in refused if pod.node}
 
 

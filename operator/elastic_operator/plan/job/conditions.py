@@ -9,14 +9,14 @@ from __future__ import annotations
 from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.group import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.losses import REASONS as LOSSES
+from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.waiting import why_pods_wait
+from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
@@ -57,8 +57,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         outcome = status.condition(kind)
         if status.finished and outcome and outcome.status == "True":
             return phase, outcome.message
-    if job.stands:
-        return Phase.INVALID_SPEC, _why_it_stands(obs)
+    if job.needs_edit:
+        return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
@@ -85,11 +85,11 @@ def _suspended_by(status: JobStatus) -> str:
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
-def _why_it_stands(obs: Observation) -> str:
+def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
     if not obs.live:
-        return obs.job.stands
-    return f"{obs.job.stands.rstrip('.')}. Until it is edited its {pods(len(obs.live))} go on, and none is made."
+        return obs.job.needs_edit
+    return f"{obs.job.needs_edit.rstrip('.')}. Until it is edited its {pods(len(obs.live))} go on, and none is made."
 
 
 def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
@@ -184,7 +184,7 @@ def _complete(obs: Observation, now: float) -> bool:
 
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == MASTER and pod.deleting_since is not None]
+    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
     return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
 
 
@@ -222,8 +222,8 @@ def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
 
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     """Why the job is not bigger, or not running."""
-    if obs.job.stands:
-        return False, Phase.INVALID_SPEC, _why_it_stands(obs)
+    if obs.job.needs_edit:
+        return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if obs.job.spec is not None and obs.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
     if held := why_held(obs.status):

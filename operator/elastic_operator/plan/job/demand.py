@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, JobStatus, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
-from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_worker.contract import ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     """The demand of a job that also has these pods, which are being created (48)."""
-    indices = frozenset(member.index for member in members if member.role == WORKER)
+    indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
     more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
     return _apart(more, {member.uid for member in members if member.node is None and pinnable})
@@ -219,7 +220,6 @@ def _grow_after(status: JobStatus, delay_seconds: int) -> float:
 
 def _taken_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, its own or of others."""
-    own = {pod.index for pod in obs.job.pods if pod.role == WORKER}
-    prefix = f"{obs.job.name}-worker-"
-    foreign = {int(name.removeprefix(prefix)) for name in obs.job.foreign_names if name.startswith(prefix)}
-    return frozenset(own | foreign)
+    own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
+    foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)
+    return frozenset(own | {place[1] for place in foreign if place is not None and place[0] == ROLE_WORKER})

@@ -13,7 +13,6 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.failures import (
     count_failure,
@@ -23,9 +22,10 @@ from elastic_operator.plan.job.failures import (
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
+from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
+from elastic_worker.contract import ROLE_MASTER
 
 
 def failure(obs: Observation, now: float) -> Observation:
@@ -40,7 +40,7 @@ def failure(obs: Observation, now: float) -> Observation:
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
-    master = next((pod for pod in failed if pod.role == MASTER), None)
+    master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
@@ -110,13 +110,13 @@ def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Obse
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    gone = (*obs.gone, (master, short_failure(master)))
-    return replace(obs, status=status, gone=gone, commit=True, events=(*obs.events, _replaced(told, status)))
+    to_delete = (*obs.to_delete, (master, short_failure(master)))
+    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(told, status)))
 
 
 def _had_master(obs: Observation) -> bool:
     """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
-    return any(pod.role == MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+    return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

@@ -9,10 +9,10 @@ from math import inf
 from elastic_api.status import JobStatus, LastFailure, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
-from elastic_worker.contract import EXIT_DO_NOT_RETRY
+from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 DISTURBANCE_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
@@ -229,7 +229,7 @@ def _disturbed(obs: Observation, failed_at: float) -> bool:
     count.
     """
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(obs) if p.role == MASTER), None)
+    master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]

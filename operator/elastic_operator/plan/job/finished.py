@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import lasts, seconds
 from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed
+from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
 
 FINISH_SECONDS = 60.0
 """How long the workers have to end by themselves after the master has succeeded."""

@@ -14,10 +14,10 @@ from math import inf
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
+from elastic_worker.contract import ROLE_MASTER
 
 LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than that of any PriorityClass."""
@@ -57,7 +57,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
     """
     count = len(demand.members)
     sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
-    has_master = any(member.role == MASTER for member in demand.members)
+    has_master = any(member.role == ROLE_MASTER for member in demand.members)
     return replace(
         demand,
         sizes=sizes if has_master else (),
@@ -76,8 +76,8 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
-    master = next((pod for pod in pods if pod.role == MASTER), None)
-    worker = next((pod for pod in pods if pod.role != MASTER), master)
+    master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
+    worker = next((pod for pod in pods if pod.role != ROLE_MASTER), master)
     assert worker is not None, "asked where there are pods"
     least = min((pod.nnodes[0] for pod in pods if pod.nnodes), default=len(pods))
     return JobDemand(
@@ -90,7 +90,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         master=_shape_of(master or worker),
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
-        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != MASTER),
+        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         holds_place=True,
         free_up_to=len(pods),
         failed_size=1,
@@ -114,7 +114,7 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """The member that a live pod is."""
-    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.gpus, pod.host_ports)
 
 
 def stays(pod: OwnPod) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
@@ -21,6 +20,7 @@ from elastic_operator.plan.job.observation import (
     set_condition,
 )
 from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
 """Running this long without another one forgets earlier failures and waits."""
@@ -44,7 +44,7 @@ def deadline(obs: Observation, now: float) -> Observation:
 def success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
-        if pod.role == MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
+        if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
             told = "The master finished with exit code 0."
             status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
+from elastic_worker.contract import ROLE_MASTER
 
 PLACE_SECONDS = 30.0
 """A new master has this long to find a place by itself, and as long again after each worker that goes for it."""
@@ -23,7 +24,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     """
     assert obs.job.spec is not None
     lost_at = obs.status.master_lost_time
-    workers = [pod for pod in obs.live if pod.role != MASTER and pod.uid in grant.keep]
+    workers = [pod for pod in obs.live if pod.role != ROLE_MASTER and pod.uid in grant.keep]
     if lost_at is None or len(workers) < max(1, obs.job.spec.min_replicas) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
@@ -38,9 +39,9 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)
-    name = f"{obs.job.name}-master-0"
+    name = pod_name(obs.job.name, ROLE_MASTER, 0)
     name_is_free = name not in obs.job.foreign_names and all(pod.name != name for pod in obs.job.pods)
-    gets_one = any(slot.role == MASTER for slot in grant.create)
+    gets_one = any(slot.role == ROLE_MASTER for slot in grant.create)
     return name_is_free and not gets_one and not obs.finishing and now >= obs.hold_until
 
 

@@ -14,15 +14,15 @@ from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Tr
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
 from elastic_operator.plan.facts.next_condition import condition
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The job now.
 
-    `live` are the members, master first; `gone` are the pods to delete, each with the reason. No pods are created
+    `live` are the members, master first; `to_delete` are pods, each with the reason why it goes. No pods are created
     before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
     ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
     `going` are the pods (uids) that the plan deletes.
@@ -30,19 +30,19 @@ class Observation:
 
     Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
     would be lost, too, if not so many were away at once (86), and `training_nodes` if the master did not report that
-    pods there train (92). `asked` are the pods of a Torchrun job whose logs are read, to see whether they train on
+    pods there train (92). `survivors` are the pods of a Torchrun job whose logs are read, to see whether they train on
     (146).
     """
 
     job: Job
     status: JobStatus
     live: tuple[OwnPod, ...] = ()
-    gone: tuple[tuple[OwnPod, str], ...] = ()
+    to_delete: tuple[tuple[OwnPod, str], ...] = ()
     unready_nodes: frozenset[str] = frozenset()
     lost_nodes: frozenset[str] = frozenset()
     kept_nodes: frozenset[str] = frozenset()
     training_nodes: frozenset[str] = frozenset()
-    asked: Survivors | None = None
+    survivors: Survivors | None = None
     avoided: Mapping[str, str] = field(default_factory=dict)
     hold_until: float = 0.0
     held_back: bool = False
@@ -59,7 +59,7 @@ class Observation:
         A job that cannot be read any more, or is held, or whose next pods are refused, may keep its pods.
         """
         spec = self.job.spec
-        waits = self.job.stands or self.status.held_until
+        waits = self.job.needs_edit or self.status.held_until
         over = self.status.finished or self.held_back or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
@@ -108,13 +108,13 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    gone = (*obs.gone, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
-    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in gone))
+    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
+    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in to_delete))
     return replace(
         obs,
         status=status,
         live=(),
-        gone=gone + ended,
+        to_delete=to_delete + ended,
         finishing=False,
         commit=True,
         events=(*obs.events, event),
@@ -134,7 +134,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
+    return obs.live[0] if obs.live and obs.live[0].role == ROLE_MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

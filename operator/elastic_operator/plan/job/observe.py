@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job import elastic_rules, life, members
+from elastic_operator.plan.job import elastic_rules, life, sorting
 from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_still
@@ -33,8 +33,8 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.deleted:
         return obs
     if job.spec is None:
-        return life.success(members.sort_unread(obs), now)
-    obs = members.sort_pods(members.judge_nodes(obs, unready_since, now), unready_since)
+        return life.success(sorting.sort_unread(obs), now)
+    obs = sorting.sort_pods(sorting.judge_nodes(obs, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import after_the_end, without_pods
-from elastic_operator.plan.job.group import take_report
 from elastic_operator.plan.job.master_place import make_room_for_master
-from elastic_operator.plan.job.membership import changed_membership, first_membership
+from elastic_operator.plan.job.master_report import take_report
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed, releases
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
-from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed, releases
+from elastic_operator.plan.job.wish import changed_wish, first_wish
+from elastic_worker.contract import ROLE_MASTER
 
 
 def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
@@ -37,7 +39,7 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     deletes = (*deletes_of(obs), *releases(obs, grant))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
     plan = make_plan(staying, grant, deletes, created, now)
-    return replace(plan, membership=changed_membership(staying, now))
+    return replace(plan, wish=changed_wish(staying, now))
 
 
 def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
@@ -50,16 +52,16 @@ def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
 
 def _creates(obs: Observation, grant: Grant, now: float) -> tuple[CreatePod, ...]:
     """Pods whose room and name are free. A group starts only when its whole minimum can be created at once."""
-    if obs.finishing or obs.job.stands or now < obs.hold_until:
+    if obs.finishing or obs.job.needs_edit or now < obs.hold_until:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
-    if f"{obs.job.name}-master-0" in obs.job.foreign_names:
-        names.add((MASTER, 0))
+    if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
+        names.add((ROLE_MASTER, 0))
     slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.live and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, grant, slots))
+    return creates(obs, slots, membership=first_wish(obs, grant, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
@@ -70,10 +72,10 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
     assert obs.job.spec is not None
     now = len(obs.live)
     reached = [size for size in obs.job.spec.sizes() if now <= size <= now + len(slots)]
-    has_master = bool(slots) and slots[0].role == MASTER
+    has_master = bool(slots) and slots[0].role == ROLE_MASTER
     return slots[: max(reached[-1] - now, has_master)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
     assert obs.job.spec is not None
-    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == MASTER for slot in slots)
+    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)

@@ -7,7 +7,7 @@ from math import floor
 
 from elastic_api.status import Limit
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, record
 
@@ -28,14 +28,14 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
         why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.gone or grant.release) and _begins(obs):
+    elif not may_run and (obs.to_delete or grant.release) and _begins(obs):
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
-    gone = (*obs.gone, *((pod, why) for pod in obs.live))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, live=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def _begins(obs: Observation) -> bool:
@@ -104,7 +104,9 @@ def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
+    what = (
+        f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(names_of(grant.takers))}"
+    )
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs."
     return "PreemptedByJob", f"{what}, next in the team."

@@ -11,10 +11,11 @@ from dataclasses import replace
 from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Assignment, DeletePod, Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import WORKER, master_first
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import as_it_is, member_of
+from elastic_operator.plan.job.holding import as_it_is, member_of, stays
 from elastic_operator.plan.job.observation import end_incarnation, record, set_condition
+from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
@@ -22,17 +23,17 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
 
     None if no pod is left.
     """
-    staying = [pod for pod in pods if not pod.ended and pod.deleting_since is None]
+    staying = list(filter(stays, pods))
     if not staying:
         return None
-    indices = frozenset(pod.index for pod in pods if pod.role == WORKER)
+    indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
     return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
 
 
-def plan_aside(job: Job, share: Assignment | None, now: float) -> Plan:
+def plan_aside(job: Job, assignment: Assignment | None, now: float) -> Plan:
     """Delete the pods whose GPUs go to others, workers before the master. The status says why nothing else is done."""
-    release = share.release if share is not None else ()
-    going = sorted((pod for pod in job.pods if pod.uid in release), key=master_first, reverse=True)
+    release = assignment.release if assignment is not None else ()
+    going = leaving_order(pod for pod in job.pods if pod.uid in release)
     why = "Others are entitled to its GPUs."
     deletes = tuple(DeletePod(pod.name, pod.uid, why) for pod in going)
     if job.status.finished or job.deleted:

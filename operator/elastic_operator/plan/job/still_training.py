@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.job.observation import is_running, is_superseded
+from elastic_worker.contract import ROLE_MASTER
 
 FRESH_SECONDS = 5.0
 """An answer counts for this long. The master is asked each second meanwhile, and notices within 6 s that a
@@ -46,5 +46,5 @@ def _asked(job: Job, status: JobStatus) -> OwnPod | None:
     """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None
-    masters = (pod for pod in job.pods if pod.role == MASTER and pod.incarnation == status.incarnation)
+    masters = (pod for pod in job.pods if pod.role == ROLE_MASTER and pod.incarnation == status.incarnation)
     return next((pod for pod in masters if is_running(pod) and pod.pod_ip and not is_superseded(pod, status)), None)

@@ -2,8 +2,9 @@
 
 Nothing ends the connections to a machine that is off. So the other pods may wait for it for ever, and then all pods are
 replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod writes
-its group into the log (`build/group.py`): if the pods are one group of just their number, they are connected with no
-other pod. The logs are read before the node is given up, so by default no pod stands still for longer than before.
+its group into the log (`build/torchrun_group.py`): if the pods are one group of just their number, they are connected
+with no other pod. The logs are read before the node is given up, so by default no pod stands still for longer than
+before.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.observation import is_running
+from elastic_worker.contract import ROLE_MASTER
 
 ASK_SECONDS = 20.0
 """The logs are read for this long at least before a node is given up. A group takes 10 s to form without a lost pod,
@@ -36,7 +38,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.min_replicas or running[0].role != MASTER:
+    if len(running) < job.spec.min_replicas or running[0].role != ROLE_MASTER:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 

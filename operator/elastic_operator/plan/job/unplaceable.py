@@ -11,13 +11,13 @@ from typing import Literal
 from elastic_api.status import ConditionType, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import STARTS, OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all, set_condition
+from elastic_worker.contract import ROLE_MASTER
 
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
@@ -55,22 +55,22 @@ def shut_out(obs: Observation, now: float) -> Observation:
     event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
-    if left and left[0].role != MASTER and going[0].role == MASTER:
+    if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
         if not obs.job.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(status, now)
-    gone = (*obs.gone, *((pod, why[pod.uid]) for pod in going))
-    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
+    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """Pods of a job below its minimum go if no more can be created before somebody edits it."""
     assert obs.job.spec is not None
-    if not obs.job.stands or not obs.live:
+    if not obs.job.needs_edit or not obs.live:
         return obs
     if len(obs.live) >= obs.job.spec.min_replicas and master_of(obs) is not None:
         return obs
-    event = Event("ScaleUpBlocked", f"{obs.job.stands} Its other pods are given back.", "Warning")
+    event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
 
 
@@ -177,8 +177,8 @@ def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
 
 
 def _is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether it is a master that the others wait for. They limit that time themselves (`elastic.absence`)."""
-    return pod.role == MASTER and obs.status.master_lost_time is not None
+    """Whether it is a master that the others wait for. They limit that time themselves (`elastic_rules.absence`)."""
+    return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
 def _patience(obs: Observation, pod: OwnPod) -> float:
@@ -224,7 +224,7 @@ def _try_later(
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
     status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
-    if len(left) < least or left[0].role != MASTER:
+    if len(left) < least or left[0].role != ROLE_MASTER:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    gone = (*obs.gone, *((pod, why) for pod in obs.live if pod not in left))
-    return replace(obs, status=status, live=left, gone=gone, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live if pod not in left))
+    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

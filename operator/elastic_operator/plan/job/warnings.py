@@ -12,7 +12,7 @@ from elastic_api.status import ConditionType, Limit, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import Observation, set_condition
 
 KINDS = (

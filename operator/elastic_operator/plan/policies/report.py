@@ -30,7 +30,7 @@ NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PolicyRef:
     """The reported policy as it was stored at the pass, and its problems."""
 
     name: str
@@ -111,18 +111,18 @@ class Overview:
             elif job.wants:
                 self._queued.update(above.get(team, ()))
 
-    def status(self, subject: Subject, *, before: PolicyStatus, now: float) -> PolicyStatus:
+    def status(self, policy: PolicyRef, *, before: PolicyStatus, now: float) -> PolicyStatus:
         """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
-        accounts = self._of.get(subject.name, [])
+        accounts = self._of.get(policy.name, [])
         amounts = [self._amounts(account) for account in accounts]
-        jobs = JobCounts(running=self._running[subject.name], queued=self._queued[subject.name])
+        jobs = JobCounts(running=self._running[policy.name], queued=self._queued[policy.name])
         shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
         return PolicyStatus(
-            observed_generation=subject.generation,
+            observed_generation=policy.generation,
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(said, subject.generation, before, now) for said in self._findings(subject, accounts)],
+            conditions=[_dated(said, policy.generation, before, now) for said in self._findings(policy, accounts)],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -140,10 +140,10 @@ class Overview:
             limit=account.quota.limit,
         )
 
-    def _findings(self, subject: Subject, accounts: Sequence[Account]) -> Iterator[_Finding]:
-        conflicts = [problem for problem in subject.problems if problem.reason not in NOT_IN_CONFLICT]
+    def _findings(self, policy: PolicyRef, accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in policy.problems if problem.reason not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield _Finding(kind.READY, not subject.problems, *_first(subject.problems, otherwise="InForce"))
+        yield _Finding(kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
         yield _Finding(kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
         told = [text for account in accounts if (text := self._overcommitted(account))]
         yield _Finding(kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))

@@ -1,0 +1,79 @@
+"""What users are told of reclaim: what waits for a brake, what would go, and gangs without room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
+from elastic_operator.cluster.store import Store
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.text import names_of, pods
+
+log = logging.getLogger(__name__)
+
+
+class ReclaimReports:
+    """In events, metrics and the log."""
+
+    def __init__(
+        self,
+        jobs: Store[objects.CustomObject],
+        pods: Store[objects.Pod],
+        *,
+        events: EventRecorder,
+        metrics: Metrics,
+    ) -> None:
+        self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
+        self._braked: frozenset[tuple[str, bool]] = frozenset()
+        self._told: frozenset[str] = frozenset()
+
+    def braked(self, allocation: Allocation) -> None:
+        """Report each entry that a brake keeps from taking, once until it is not kept any more."""
+        before = self._braked
+        self._braked = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.braked)
+        self._metrics.breaker_open.set(len(allocation.braked))
+        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.braked))
+        for entry, one in allocation.braked:
+            demand = entry.demand
+            if (demand.uid, one.waits_for_a_person) in before:
+                continue
+            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", demand.namespace, demand.name, one.text)
+            pod = self._pods.get(demand.uid) if entry.pending else None
+            subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
+            if subject is not None and one.waits_for_a_person:
+                self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+
+    def would_reclaim(self, allocation: Allocation) -> None:
+        """Report what would be taken, once for each pod that would go."""
+        evictions = allocation.evictions
+        told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        for eviction in evictions:
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
+            if job is not None and new:
+                text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
+                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                self._events.record_for(job, Event("WouldReclaim", text))
+                self._metrics.would_evict.inc(len(new))
+
+    def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
+        """Report on one pod of each of these gangs that there is no room for all of it; `gangs` are their
+        pods (uids).
+        """
+        for uids in gangs:
+            pod = self._pods.get(min(uids))
+            if pod is None:
+                continue
+            text = (
+                f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
+                " any. Nobody makes way for a part of a gang."
+            )
+            log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
+            self._events.record_for(pod_subject(pod), Event("NoRoomForGang", text))
+
+    def _job_of(self, uid: str) -> Subject | None:
+        job = self._jobs.get(uid)
+        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None

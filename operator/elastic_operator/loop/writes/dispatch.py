@@ -1,0 +1,268 @@
+"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
+
+A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Set
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from elastic_api.pod_names import pod_name
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.errors import (
+    ApiError,
+    ClusterError,
+    Conflict,
+    PodRefused,
+    ServerError,
+    TooManyRequests,
+)
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.status_times import StatusTimes
+from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.shapes import Shapes
+
+log = logging.getLogger(__name__)
+
+NOT_FRESH_SECONDS = 1.0
+"""While the stores are too old to create pods from, a job is decided on again after this time."""
+TELL_ATTEMPTS = 5
+"""A job gets an event when this many writes in a row were refused."""
+
+
+class Dispatcher:
+    """The plans under way.
+
+    Args:
+        dropped_fields: The fields of statuses that the API server drops.
+        fresh: Whether the stores are recent enough to create pods.
+        done: Called with a job's uid when its plan is carried out or has failed.
+        failed: Called with a job's uid and an error of this process' own at which its plan failed.
+        worked: Called with a job's uid when pods of it have been created.
+        refused: Called with a job of which a pod was refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        actor: Actor,
+        shapes: Shapes,
+        ledger: Ledger,
+        troubles: Troubles,
+        metrics: Metrics,
+        dropped_fields: DroppedFields,
+        fresh: Callable[[], bool],
+        done: Callable[[str], None],
+        failed: Callable[[str, Exception], object],
+        worked: Callable[[str], None] = lambda _: None,
+        refused: Callable[[Job], None] = lambda _: None,
+    ) -> None:
+        self.actor, self.shapes, self.ledger = actor, shapes, ledger
+        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
+        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self.status_times = StatusTimes(dropped_fields)
+
+    def busy(self, uid: str) -> bool:
+        """Whether a plan of that job is under way."""
+        return uid in self._busy
+
+    def held_back(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+        now = time.monotonic()
+        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.wait(uid, now) > 0}
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
+        return inf if self.busy(uid) else self.troubles.wait(uid, now)
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        self.status_times.keep_only(present)
+        self.troubles.keep_only(present)
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        under_way = list(self._busy.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def start(
+        self,
+        body: objects.CustomObject,
+        job: Job,
+        plan: Plan,
+        *,
+        before: Callable[[], Callable[[], Awaitable[bool]] | None] = lambda: None,
+    ) -> float:
+        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
+        on.
+
+        Returns inf if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
+        if it returns False, the plan is dropped.
+        """
+        uid = job.uid
+        if uid in self._busy:
+            return inf
+        quiet = self.status_times.quiet_for(body, plan)
+        if quiet > 0 and not _acts(plan):
+            return quiet
+        wait = self.troubles.wait(uid, time.monotonic())
+        if wait > 0:
+            return min(wait, self._tell_only(body, job, plan))
+        may_create = self.fresh()
+        if may_create:
+            self._assume(job, plan)
+        elif plan.creates:
+            plan = replace(plan, creates=())
+            if quiet > 0 and not _acts(plan):
+                return min(quiet, NOT_FRESH_SECONDS)
+        sent: set[str] = set()
+        tries = self.troubles.attempts(uid)
+        tells = bool(quiet <= 0 or plan.creates or plan.deletes)
+        work = self._carry_out(
+            job,
+            plan,
+            written=body.status.unpack(),
+            may_create=may_create,
+            tells=tells,
+            sent=sent,
+            first=before(),
+            tries=tries,
+        )
+        self._run(job, work, plan.creates, sent, tells=tells)
+        return inf
+
+    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
+
+        If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        """
+        told = Plan(status=plan.status)
+        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, told)
+        if quiet > 0:
+            return quiet
+        if self.status_times.may_be_alone(job.uid):
+            self._run(
+                job,
+                self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set(), clears=False),
+            )
+        return inf
+
+    def _run(
+        self,
+        job: Job,
+        work: Coroutine[Any, Any, None],
+        assumed: tuple[CreatePod, ...] = (),
+        sent: Set[str] = frozenset(),
+        *,
+        tells: bool = True,
+    ) -> None:
+        if tells:
+            self.status_times.written(job.uid, creates=bool(assumed))
+        task = asyncio.create_task(work)
+        self._busy[job.uid] = task
+        task.add_done_callback(lambda _: self._end(job, assumed, sent))
+
+    def _end(self, job: Job, assumed: tuple[CreatePod, ...], sent: Set[str]) -> None:
+        """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        self._busy.pop(job.uid, None)
+        for create in assumed:
+            name = pod_name(job.name, create.role, create.index)
+            if name in sent:
+                self.ledger.await_seen(job.namespace, name)
+            else:
+                self.ledger.forget(job.namespace, name)
+        self.done(job.uid)
+
+    def _assume(self, job: Job, plan: Plan) -> None:
+        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
+        for create in plan.creates:
+            self.ledger.assume(
+                job_uid=job.uid,
+                namespace=job.namespace,
+                name=pod_name(job.name, create.role, create.index),
+                role=create.role,
+                index=create.index,
+                node=create.node,
+                shape=self.shapes.shape(job, create.role),
+            )
+
+    async def _carry_out(
+        self,
+        job: Job,
+        plan: Plan,
+        *,
+        written: dict[str, Any],
+        may_create: bool,
+        sent: set[str],
+        tells: bool = True,
+        first: Callable[[], Awaitable[bool]] | None = None,
+        tries: int = 0,
+        clears: bool = True,
+    ) -> None:
+        """Carry out the plan; `tries` is the number of failed tries when it was made. `clears`: its end says that the
+        job's writes come about again.
+        """
+        try:
+            if first is not None and not await first():
+                return
+            with self.metrics.reconcile.time():
+                await self.actor.carry_out(
+                    job,
+                    plan,
+                    written=written,
+                    may_create=may_create,
+                    tells=tells,
+                    sent=sent,
+                    pods=lambda: self.ledger.own_pods(job.uid),
+                )
+        except ClusterError as error:
+            self.note(job, error)
+            if isinstance(error, PodRefused):
+                self.refused(job)
+        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
+            self.metrics.reconcile_errors.inc()
+            self.failed(job.uid, error)
+        else:
+            if clears:
+                if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
+                    self.troubles.clear(job)
+                if plan.creates:
+                    self.worked(job.uid)
+
+    def note(self, job: Job, error: ClusterError) -> None:
+        """Count a failed try; events and logs mention some of them."""
+        self.metrics.reconcile_errors.inc()
+        trouble = self.troubles.add(job, error, time.monotonic())
+        if isinstance(error, Conflict):
+            log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
+            return
+        if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
+        if trouble.attempts == TELL_ATTEMPTS and _is_about_the_job(error):
+            self.actor.tell(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+
+
+def _is_about_the_job(error: ClusterError) -> bool:
+    """Whether the refusal is about the job's own objects. Its status may be one of them."""
+    too_large = isinstance(error, ServerError) and "request is too large" in error.message
+    return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
+
+
+def _acts(plan: Plan) -> bool:
+    """Whether it wants anything done beside the job's status."""
+    changes_pods = plan.deletes or plan.creates or plan.wish is not None
+    return bool(changes_pods or plan.route is not None or plan.delete_job)

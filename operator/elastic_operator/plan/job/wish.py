@@ -1,0 +1,79 @@
+"""Who takes part in an Elastic job, as its master reads it from an annotation of its pod (51).
+
+The members are worked out in each pass and compared with the annotation, so nothing is lost with this process. A new
+list has a higher number than the one before; a new master begins with 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from elastic_api.job import JobSpec
+from elastic_api.pod_names import pod_name
+from elastic_operator.plan.facts.decisions import Grant, Slot, Wish
+from elastic_operator.plan.job.observation import Observation, master_of
+
+_MOST_WISHES = 2**53
+"""The operator writes no higher number. One of 4,300 digits could be read, but not be written."""
+
+MOST_NAMED = 1000
+"""In a larger job members are listed by uid alone, as all annotations of a pod may have 256 KiB. Names help only a
+person who reads them.
+"""
+
+
+def changed_wish(obs: Observation, now: float) -> Wish | None:
+    """The new list for the master, if it has changed; `obs.live` are the pods that stay.
+
+    If the number cannot be read any more, the time in seconds replaces it, which is higher.
+    """
+    spec, master = obs.job.spec, master_of(obs)
+    if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
+        return None
+    told = _read(master.membership)
+    wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.live))
+    number = told.pop("wish", None)
+    if told == wanted:
+        return None
+    wish = number + 1 if isinstance(number, int) and 0 < number < _MOST_WISHES else int(now)
+    return Wish(master.name, master.uid, _text(wish, wanted))
+
+
+def first_wish(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
+    """The list that a master is created with: the pods that are there, and those that are created with it."""
+    spec = obs.job.spec
+    if spec is None or not spec.is_elastic:
+        return ""
+    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
+    coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
+    return _text(1, _content(spec, [*staying, *coming]))
+
+
+def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
+    told = [{"name": name, "uid": uid} for name, uid in members]
+    content: dict[str, Any] = {
+        "members": told if len(told) <= MOST_NAMED else [{"uid": one["uid"]} for one in told],
+        "min": spec.min_replicas,
+        "max": spec.max_replicas,
+    }
+    if spec.allowed_replicas:
+        content["sizes"] = list(spec.sizes())
+    elif spec.replica_step:
+        content["step"] = spec.replica_step
+    return content
+
+
+def _text(wish: int, content: dict[str, Any]) -> str:
+    return json.dumps({"wish": wish, **content}, separators=(",", ":"))
+
+
+def _read(text: str) -> dict[str, Any]:
+    """The annotation as it was written; empty if somebody else wrote it."""
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
