@@ -66,3 +66,23 @@ def test_a_refused_job_that_is_edited_is_tried_again(seed: int) -> None:
         ),
         seed,
     )
+
+
+def writes_a_status(request: Request) -> bool:
+    """For requests: it writes the status of a job."""
+    return request.method in {"PATCH", "PUT"} and request.path.endswith("/status")
+
+
+@SEEDS
+def test_a_server_that_does_not_know_the_kind_yet_delays_a_job_and_does_not_count_it_as_deleted(seed: int) -> None:
+    refused = (lambda world: bool(world.replicas[0].line.requests(where=writes_a_status)),)
+    tell(
+        (
+            LEADS,
+            Row(
+                "statuses get a 404 that names no job", (refuse(404, where=writes_a_status), job()), refused, stays=5.0
+            ),
+            Row("the server knows jobs again", (heal(),), (settled("toy", 4),), within=60.0),
+        ),
+        seed,
+    )

@@ -68,7 +68,11 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404."""
+    """404 for an object: there is none of that name."""
+
+
+class NotServed(ApiError):
+    """404 that names no object: the server does not serve the kind, or not yet."""
 
 
 class AlreadyExists(ApiError):
@@ -95,7 +99,7 @@ class ServerError(ApiError):
     """5xx."""
 
 
-MAY_PASS = (Unreachable, Fenced, Conflict, TooManyRequests, ServerError)
+MAY_PASS = (Unreachable, Fenced, Conflict, NotServed, TooManyRequests, ServerError)
 """The same write may come about later, though nothing about it has changed."""
 
 
@@ -172,7 +176,10 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
         kind = AlreadyExists
-    named = (body.get("details") or {}).get("retryAfterSeconds")
+    details = body.get("details") or {}
+    if kind is NotFound and not details.get("name"):
+        kind = NotServed
+    named = details.get("retryAfterSeconds")
     return kind(
         str(body.get("message") or "no message"),
         status=status,

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ClusterError, Expired, NotFound, Unreachable, error_event
+from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
@@ -152,7 +152,7 @@ class Reflector(Generic[T]):
 
     def _is_absent(self, error: ClusterError) -> bool:
         """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
-        if not self._optional or not isinstance(error, NotFound):
+        if not self._optional or not isinstance(error, NotServed):
             return False
         if not self._absent:
             logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from kubernetes.config import ConfigException
 
 from elastic_operator.cluster.connection import Connection, load_connection
-from elastic_operator.cluster.errors import ClusterError, NotFound
+from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.stored_world import StoredWorld
@@ -60,12 +60,12 @@ async def _try_each_list(process: Process, session: Session) -> None:
     try:
         for path in process.watches.feed.paths:
             await session.get(path, params={"limit": "1"})
-    except NotFound:
+    except NotServed:
         raise InputError(
             ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
         ) from None
     for path in (path for watch in process.watches.all.values() for path in watch.paths):
-        with suppress(NotFound):
+        with suppress(NotServed):
             await session.get(path, params={"limit": "1"})
 
 
