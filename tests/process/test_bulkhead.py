@@ -48,6 +48,16 @@ def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_
     assert found.set_aside("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
 
 
+def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
+    found = Bulkhead()
+    found.set_aside("job", "uid", "a/b", KeyError(), version=1)
+    of_a_plan_under_way = found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True)
+    assert not of_a_plan_under_way.silent
+    assert not found.may_take("uid", 1)
+    of_a_plan_under_way.is_told = True
+    assert found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True).silent
+
+
 def test_an_edit_has_it_tried_again_at_once():
     found = Bulkhead()
     found.set_aside("job", "uid", "a/b", KeyError("claimName"), version=1)

@@ -161,6 +161,8 @@ class Reconciler:
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
             ):  # else it cannot be read, and is kept
+                if fault is not None:
+                    fault.is_told = True
                 before = self.making_way.before(job.uid, plan) if plan.deletes else (lambda: None)
                 wait = min(self.dispatcher.start(body, job, plan, before=before), wait if waits else inf)
             status = plan.status

@@ -43,7 +43,7 @@ class Fault:
     `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
-    (monotonic) it takes nothing from others. `silent`: even writing that it is set aside raises.
+    (monotonic) it takes nothing from others. `is_told`: what says so to users was begun. `silent`: that raised, too.
     """
 
     version: object
@@ -53,6 +53,7 @@ class Fault:
     in_allocation: bool
     takes_at: float
     versions: int = 1
+    is_told: bool = False
     silent: bool = False
 
 
@@ -96,7 +97,7 @@ class Bulkhead:
         known = self._faults.get(uid)
         edited = known is not None and known.version != version
         self._count(kind)
-        if given and known is not None and not edited and now < known.again_at:
+        if given and known is not None and known.is_told and not edited and now < known.again_at:
             log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
             known.silent = True
             return known

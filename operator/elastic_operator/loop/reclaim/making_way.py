@@ -142,10 +142,17 @@ class MakingWay:
 
     def _can_use_room(self, uid: str, giver: str) -> bool:
         """Whether the job's pods are known to be accepted. If not, the giver is decided on again after the answer."""
-        obs, creates = self._seen.get(uid), self._creates(uid)
+        obs = self._seen.get(uid)
         if self._reads(uid):
             return False
-        if obs is None or not creates:
+        if obs is None:
+            return True
+        try:
+            creates = self._creates(uid)
+        except Exception:  # noqa: BLE001 - whatever it is, it is the taker's, and not the giver's
+            self._trials.cannot_be_asked(obs.job)
+            return False
+        if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._decided.rank(uid)
         return self._trials.have_passed(obs.job, roles, partial(self._trial, uid), giver=giver, order=order)

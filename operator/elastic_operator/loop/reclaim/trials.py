@@ -204,8 +204,14 @@ class Trials:
     def _put(self, wish: _Wish) -> None:
         uid = wish.job.uid
         del self._wishes[uid]
-        trial = wish.trial()
-        if trial is None or time.monotonic() < self._barred.get(uid, 0.0):
+        if time.monotonic() < self._barred.get(uid, 0.0):
+            return
+        try:
+            trial = wish.trial()
+        except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            self.cannot_be_asked(wish.job)
+            return
+        if trial is None:
             return
         task = asyncio.create_task(self._try(trial))
         self._running[uid] = wish, task
@@ -262,15 +268,19 @@ class Trials:
                 self._refused(job, error, trial.needed)
         except ClusterError as error:
             self._hear_nothing(job.namespace, error)
-        except Exception:
-            log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-            self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
+        except Exception:  # noqa: BLE001 - as in `_put`
+            self.cannot_be_asked(job)
         else:
             self._silences.pop(job.namespace, None)
             self._refusals.pop(job.uid, None)
             roles = Counter(create.role for create in trial.creates)
             until = time.monotonic() + PASSED_SECONDS
             self._passed[job.uid] = _Passed(job.generation, roles, until, until)
+
+    def cannot_be_asked(self, job: Job) -> None:
+        """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
+        log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
+        self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
