@@ -15,10 +15,10 @@ from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.ports import status_port
 from elastic_api.template import nproc_of
-from elastic_operator.build.environment import endpoint, grace_seconds, with_users
 from elastic_operator.build.launch import launched
 from elastic_operator.build.names import Owner, rendezvous_id, secret_name
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, with_users
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER

@@ -17,9 +17,9 @@ from elastic_api.pod_names import pod_name
 from elastic_api.ports import declared_ports
 from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
-from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.torchrun_environment import environment, grace_seconds, with_users
 from elastic_operator.build.wrapper import wrapped
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract

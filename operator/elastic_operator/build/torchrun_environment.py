@@ -1,4 +1,4 @@
-"""The environment of a pod's main container: how its torchrun finds the others, and what a launch script may read.
+"""The environment of a Torchrun pod's main container: how torchrun finds the others, and what launch scripts read.
 
 A plain `torchrun script.py` takes all of it from PET_* variables; scripts written for fixed sizes find MASTER_ADDR,
 MASTER_PORT and WORLD_SIZE. Training processes see none of those three: each agent sets them anew, MASTER_ADDR to the
