@@ -15,7 +15,7 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
-from elastic_operator.build import elastic_pod, environment
+from elastic_operator.build import elastic_pod, torchrun_environment
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
@@ -64,7 +64,7 @@ class Place:
 
 def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str]:
     """Of a pod of Torchrun mode, but for PET_LOCAL_ADDR, which the kubelet knows."""
-    variables = environment.environment(
+    variables = torchrun_environment.environment(
         _Owner(),
         _spec(place),
         role=place.role,

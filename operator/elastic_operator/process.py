@@ -15,13 +15,15 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
@@ -193,12 +195,12 @@ class Process:
         gc.collect()
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(_told("writing of events", events.run()))
+        posting = asyncio.create_task(_kept_up("writing of events", events.run))
         self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(_told("reports on policies", statuses.run()))
-        renewing = asyncio.create_task(_told("renewal of NetworkPolicies", self._renew_networks()))
+        reporting = asyncio.create_task(_kept_up("reports on policies", statuses.run))
+        renewing = asyncio.create_task(_kept_up("renewal of NetworkPolicies", self._renew_networks))
         self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(_told("limits of plain pods", self._keep_quotas(self.quotas)))
+        limiting = asyncio.create_task(_kept_up("limits of plain pods", partial(self._keep_quotas, self.quotas)))
         try:
             self.times = JobTimes()
             self.controller = self._controller(events)
@@ -315,13 +317,15 @@ class Process:
         return ""
 
 
-async def _told(what: str, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work. Nobody awaits its result, so the error that ends it is logged here."""
-    try:
-        await work
-    except Exception:
-        log.exception("the %s has ended by an error; the next leader begins it again", what)
-        raise
+async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
+    backoff = Backoff()
+    while True:
+        try:
+            return await work()
+        except Exception:
+            log.exception("the %s has ended by an error and begins again", what)
+        await asyncio.sleep(backoff.next())
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

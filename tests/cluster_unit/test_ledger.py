@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -73,6 +74,13 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     usage = ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)).node_usage("n1", {"uid-toy-worker-0"})
     assert usage.used == {GPU: 12, "pods": 2}
     assert usage.leaving == {GPU: 2, "pods": 1}
+
+
+def test_host_ports_of_pods_on_their_way_out_and_of_those_about_to_be_deleted_are_leaving():
+    ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
+    [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
+    usage = ledger.node_usage("n1", {goes.uid}, leaving=[("a", goes)])
+    assert (usage.used_ports, usage.leaving_ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
 
 
 def test_host_ports_of_all_but_members_are_taken():
@@ -273,7 +281,8 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
         own("toy-worker-1", gpus=16, **DELETING),
     )
     assume_worker(ledger, 2, gpus=32)
-    usage = ledger.node_usage("n1", leaving=[("b", {GPU: 64, "cpu": 100})])
+    goes = replace(ledger.own_pods(JOB_UID)[0], requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
+    usage = ledger.node_usage("n1", leaving=[("b", goes)])
     assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
     assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}
     assert (usage.used[GPU], usage.leaving) == (47, {GPU: 80, "pods": 1, "cpu": 100})

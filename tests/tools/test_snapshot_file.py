@@ -86,7 +86,7 @@ SHAPES = facts(
     PodShape, affinity=st.sampled_from([(), AFFINITY]), tolerations=some(facts(Toleration)), host_ports=PORTS
 )
 MEMBERS = facts(Member, host_ports=PORTS)
-NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, used_by=HELD, leaving_by=HELD)
+NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, leaving_ports=PORTS, used_by=HELD, leaving_by=HELD)
 CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
 PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
 GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))

@@ -179,4 +179,4 @@ def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple
         used.update(requests)
         gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
         used_by.setdefault(namespace, Counter()).update(gpus)
-    return replace(node, used=used, used_by=used_by, leaving={}, leaving_by={})
+    return replace(node, used=used, used_by=used_by, leaving={}, leaving_ports=frozenset(), leaving_by={})

@@ -61,7 +61,7 @@ class Bulkhead:
     """The objects that are set aside, by uid. `count` is called with the kind of each object that raises."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
-        self._count = count
+        self.count = count
         self._faults: dict[str, Fault] = {}
         self._raised = 0
 
@@ -96,7 +96,7 @@ class Bulkhead:
         self._forget_old(now)
         known = self._faults.get(uid)
         edited = known is not None and known.version != version
-        self._count(kind)
+        self.count(kind)
         if given and known is not None and known.is_told and not edited and now < known.again_at:
             log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
             known.silent = True

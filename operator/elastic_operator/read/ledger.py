@@ -174,24 +174,24 @@ class Ledger:
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(
-        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, Resources]] = ()
+        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
     ) -> Usage:
         """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
-        `leaving` are namespace and requests of those among them that are about to be deleted, and so leave as well.
+        `leaving` are those among them that are about to be deleted, with their namespaces: they leave as well.
         """
         foreign = self._foreign.get(node)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         going = PodSum(self._gpu_resources)
-        for namespace, requests in leaving:
-            going.add(namespace, requests, ())
+        for namespace, pod in leaving:
+            going.add(namespace, pod.requests, pod.host_ports)
         for uid in self._own_by_node.get(node):
             entry = self._entries[uid]
-            pod = entry.own
-            if pod is None or pod.ended or uid in members or _will_never_run(pod):
+            own = entry.own
+            if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
+            goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, own.requests, own.host_ports)
         for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
@@ -199,6 +199,7 @@ class Ledger:
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
             leaving=dict(going.requests),
+            leaving_ports=frozenset(going.ports),
             used_by=used.by_namespace(),
             leaving_by=going.by_namespace(),
         )

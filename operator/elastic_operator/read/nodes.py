@@ -186,7 +186,7 @@ class Nodes:
         return self._keep(name, stored, key, convert.node(stored, self._usage(name, apart, going)))
 
     def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
-        return self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
+        return self._ledger.node_usage(name, apart, leaving=going)
 
     def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
         """The node; the same object as before if it is equal."""

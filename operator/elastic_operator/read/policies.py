@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -14,11 +15,14 @@ from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, 
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 
+log = logging.getLogger(__name__)
+
 
 class Policies:
     """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts as it was when it last did not (88).
+    A policy at which the operator raises counts as it was when it last did not (88). If only several of them together
+    make it raise, all teams stay as they are.
     """
 
     def __init__(
@@ -87,8 +91,12 @@ class Policies:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
-            if not bad:
+            if not bad and not self._seen:
                 raise
+            if not bad:
+                log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
+                self._bulkhead.count("policy")
+                return self.resolved
             return resolve([self._without(p, error) if p in bad else p for p in policies], named, flavors=self._flavors)
         self._good |= {policy.uid: policy for policy in policies if policy.spec is not None and not policy.fault}
         return resolved

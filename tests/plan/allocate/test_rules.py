@@ -125,6 +125,11 @@ PLACES = {
         (make_job("a", 1, shape=make_shape(host_ports=PORT)),),
         {"a": "+m0@n2"},
     ),
+    "a host port that a pod on its way out still has is for soon": Case(
+        (make_node("n1", 2, leaving_ports=PORT),),
+        (make_job("a", 1, shape=make_shape(host_ports=PORT)),),
+        {"a": "~m0@n1"},
+    ),
     "8 GPUs on two nodes hold no pod of 8": Case(
         (make_node("n1", 4), make_node("n2", 4)), (make_job("a", shape=GPU8),), {"a": ""}
     ),

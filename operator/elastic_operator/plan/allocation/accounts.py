@@ -41,6 +41,7 @@ class Account:
     """
 
     __slots__ = (
+        "alone",
         "apart_from",
         "asked",
         "children",
@@ -73,6 +74,7 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.alone: tuple[Account, ...] = (self,)
         self.outward = self.path[1:] if parent and not team.has_policy else self.path
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
         self.used = self.used_now = self.leaving = self.planned = self.asked = self.fixed = self.foreign = 0
@@ -114,10 +116,11 @@ def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Acco
 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
+    if one.parent is other.parent and one is not other:
+        return one.alone, other.alone
     known = one.apart_from.get(other)
     if known is None:
-        siblings = one.parent is other.parent
-        ours, theirs = (one.path[::-1], other.path[::-1]) if siblings else (one.outward[::-1], other.outward[::-1])
+        ours, theirs = ((), ()) if one is other else (one.outward[::-1], other.outward[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1

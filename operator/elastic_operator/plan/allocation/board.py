@@ -38,7 +38,7 @@ class Board:
         self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
-        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
+        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
@@ -157,7 +157,7 @@ class Board:
                 before, known[number] = known[number], after
                 self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
                 old, new = (before.used, before.leaving), (after.used, after.leaving)
-                self._now[number].replace(old, before.used_ports, new, after.used_ports)
+                self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
                 self._reindex(number)
                 yield number, before, after
             self.nodes = tuple(known)
@@ -247,6 +247,11 @@ class Board:
     def remember_short(self, ask: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
         self._too_many = {**self._too_many, ask: min(count, self._too_many.get(ask, count))}
+
+
+def _ports_now(node: Node) -> list[HostPort]:
+    """The host ports in use, those of what is leaving included."""
+    return [*node.used_ports, *node.leaving_ports]
 
 
 def _same_but_use(one: Node, other: Node) -> bool:

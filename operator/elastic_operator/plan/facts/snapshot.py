@@ -43,8 +43,8 @@ class Node:
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
     listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
-    resources are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by owner: namespace
-    -> extended resource -> GPUs.
+    resources and host ports are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by
+    owner: namespace -> extended resource -> GPUs.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Node:
     used: Resources = field(default_factory=dict)
     used_ports: frozenset[HostPort] = frozenset()
     leaving: Resources = field(default_factory=dict)
+    leaving_ports: frozenset[HostPort] = frozenset()
     used_by: Mapping[str, Resources] = field(default_factory=dict)
     leaving_by: Mapping[str, Resources] = field(default_factory=dict)
 
