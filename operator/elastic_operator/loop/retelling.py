@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Set
 from math import inf
 
-from elastic_operator.touched import drop_absent
+from elastic_operator.memory import drop_absent
 
 RETELLING_SECONDS = 0.5
 RETELLING_BATCH = 10

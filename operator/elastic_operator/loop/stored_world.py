@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
@@ -22,7 +22,6 @@ from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
-from elastic_operator.touched import Touched, drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +34,6 @@ class _Known:
     """A job as last read."""
 
     facts: Facts
-    job: Job
-
-
-class _Bare(NamedTuple):
-    """A job that is set aside, or deleted and still there, and what that was read from."""
-
-    body: objects.CustomObject
-    fault: Fault | None
-    pods: tuple[OwnPod, ...]
     job: Job
 
 
@@ -78,7 +68,8 @@ class StoredWorld:
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
-        self._bare: dict[str, _Bare] = {}
+        self._bare: Remembered[object, Job] = Remembered()
+        """Jobs that are set aside, or deleted and still there."""
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
@@ -105,7 +96,7 @@ class StoredWorld:
         self.glance(now)
         self._ledger.expire()
         uids = self.jobs()
-        for known in (self._known, self._bare):
+        for known in (self._known, self._bare.kept):
             drop_absent(known, uids)
         self._restless &= uids
         self.reader.specs.keep_only(uids)
@@ -172,7 +163,7 @@ class StoredWorld:
         fault = self._bulkhead.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
-        self._bare.pop(uid, None)
+        self._bare.kept.pop(uid, None)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs = self.reader.specs
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
@@ -196,11 +187,7 @@ class StoredWorld:
         """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.pop(uid, None)
-        known = self._bare.get(uid)
-        if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
-            job = self.reader.jobs.bare_job(body, pods, fault)
-            known = self._bare[uid] = _Bare(body, fault, pods, job)
-        return known.job
+        return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
         """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
@@ -213,7 +200,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare and (known is None or known.facts.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.kept and (known is None or known.facts.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

@@ -20,6 +20,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Member, PodShape, Resources
 from elastic_operator.read import convert
@@ -28,7 +29,6 @@ from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, 
 from elastic_operator.read.groups import Groups
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodSum
-from elastic_operator.touched import Touched
 
 log = logging.getLogger(__name__)
 

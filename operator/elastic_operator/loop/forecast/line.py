@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_api.status import QueuePlace
+from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.times import at, seconds
@@ -21,7 +22,6 @@ from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from math import inf
 
 from elastic_api.status import Forecast, Lender, QueuePlace
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
@@ -23,7 +24,6 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.touched import drop_absent
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0

@@ -24,11 +24,11 @@ from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.touched import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""

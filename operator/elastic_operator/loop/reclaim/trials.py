@@ -22,10 +22,10 @@ from math import inf
 
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
 from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
-from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.touched import drop_absent
 
 MESSAGE_SECONDS = 5.0
 """A status with only a new wording is written no sooner than this after the last one, and so is why a job

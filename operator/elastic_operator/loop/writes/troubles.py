@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.touched import drop_absent
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0

@@ -1,11 +1,13 @@
-"""What may have changed since the last look, so that a look costs what changed and not what there is (23)."""
+"""What is remembered from look to look, so that a look costs what changed and not what there is (23)."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Set
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 MOST = 10_000
 """Of more than so many it is remembered only that any may have changed: a standby replica takes none of them."""
@@ -36,6 +38,30 @@ class Touched(Generic[K]):
         """Those that were touched since this was last asked; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
+
+
+class Remembered(Generic[K, T]):
+    """Things by name, each with the key that it was made from: it is void when its key differs.
+
+    A thing that is made again and equals the one before stays the same object. A None is not kept.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[K, T]] = {}
+
+    def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
+        """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
+        known = self.kept.get(name)
+        if known is not None and (known[0] is key or known[0] == key):
+            return known[1]
+        thing = make(*args)
+        if thing is None:
+            self.kept.pop(name, None)
+            return thing
+        if known is not None and known[1] == thing:
+            thing = known[1]
+        self.kept[name] = key, thing
+        return thing
 
 
 def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
