@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 
-from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced
+from elastic_operator.cluster.errors import ClusterError
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Upkeep:
 
         A write by somebody else and a lost lease are nothing new.
         """
-        told, before = "" if isinstance(error, Conflict | Fenced) else str(error), self._failures.get(key)
+        told, before = str(error) if error.remedy.is_told else "", self._failures.get(key)
         self._failures[key] = told
         return told if told != before else ""
 

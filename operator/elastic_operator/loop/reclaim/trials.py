@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
+from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
@@ -276,5 +276,4 @@ class Trials:
         silence = self._silences.setdefault(namespace, _Silence())
         silence.times += 1
         wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
-        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        silence.until = time.monotonic() + max(wait, asked)
+        silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

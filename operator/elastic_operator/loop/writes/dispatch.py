@@ -15,14 +15,7 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import (
-    ApiError,
-    ClusterError,
-    Conflict,
-    PodRefused,
-    ServerError,
-    TooManyRequests,
-)
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.loop.writes.troubles import Troubles
@@ -247,7 +240,7 @@ class Dispatcher:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())
-        if isinstance(error, Conflict):
+        if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
         if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
@@ -259,7 +252,7 @@ class Dispatcher:
 def _is_about_the_job(error: ClusterError) -> bool:
     """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
-    return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
+    return too_large or (isinstance(error, ApiError) and not error.remedy.may_pass)
 
 
 def _acts(plan: Plan) -> bool:

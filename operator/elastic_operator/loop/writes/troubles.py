@@ -10,7 +10,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
-from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
+from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
@@ -82,14 +82,13 @@ class Troubles:
     def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
         """Record a failed try; returns the job's trouble now."""
         known = self._jobs.setdefault(job.uid, Trouble())
-        if isinstance(error, Conflict):
+        if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
         longest = LONGEST_SECONDS if not isinstance(error, NameTaken) else 2.0
         wait = doubled(FIRST_SECONDS, longest, known.attempts)
-        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), asked)
-        if not isinstance(error, Fenced):
+        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
+        if error.remedy.is_told:
             known.message = str(error)
         if isinstance(error, PodRefused):
             _take_refusal(known, job, error)
@@ -98,7 +97,7 @@ class Troubles:
 
 def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
-    if refusal.is_final:
+    if refusal.remedy is Remedy.EDIT:
         known.refused = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
