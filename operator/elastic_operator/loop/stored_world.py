@@ -165,12 +165,12 @@ class StoredWorld:
             return self._bare_job(body, fault)
         self._bare.kept.pop(uid, None)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs = self.reader.specs
+        specs, trouble = self.reader.specs, self._troubles.of(uid)
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
         heard = Heard(
-            trouble=self._troubles.message(uid),
-            blocked=self._troubles.blocked(uid),
-            refused=self._troubles.refused(uid, meta.generation),
+            trouble=trouble.message,
+            blocked=trouble.blocked,
+            refused=trouble.refusal(meta.generation),
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),

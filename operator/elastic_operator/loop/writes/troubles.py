@@ -23,7 +23,8 @@ LONGEST_SECONDS = 30.0
 class Trouble:
     """The trouble of one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
 
-    `blocked` says why the API server accepts no more pods of the job for now (27).
+    `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
+    the job for now (27).
     """
 
     attempts: int = 0
@@ -32,6 +33,17 @@ class Trouble:
     blocked: str = ""
     refused: str = ""
     generation: int = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the job may be tried again."""
+        return max(0.0, self.retry_at - now)
+
+    def refusal(self, generation: int) -> str:
+        """What the API server refused of this generation, "" if nothing."""
+        return self.refused if self.generation == generation else ""
+
+
+_NONE = Trouble()
 
 
 class Troubles:
@@ -54,30 +66,9 @@ class Troubles:
         if known is not None and known.refused and known.generation == job.generation:
             self._jobs[job.uid] = Trouble(refused=known.refused, generation=known.generation)
 
-    def message(self, uid: str) -> str:
-        """The message to the user of a job whose writes fail."""
-        known = self._jobs.get(uid)
-        return known.message if known else ""
-
-    def refused(self, uid: str, generation: int) -> str:
-        """What the API server refused of this generation, "" if nothing."""
-        known = self._jobs.get(uid)
-        return known.refused if known and known.generation == generation else ""
-
-    def blocked(self, uid: str) -> str:
-        """Why the API server accepts no more pods of the job for now; "" if it does or was not asked."""
-        known = self._jobs.get(uid)
-        return known.blocked if known else ""
-
-    def attempts(self, uid: str) -> int:
-        """How many tries in a row have failed."""
-        known = self._jobs.get(uid)
-        return known.attempts if known else 0
-
-    def wait(self, uid: str, now: float) -> float:
-        """Seconds until the job may be tried again."""
-        known = self._jobs.get(uid)
-        return max(0.0, known.retry_at - now) if known else 0.0
+    def of(self, uid: str) -> Trouble:
+        """The job's trouble; without any, one that says so."""
+        return self._jobs.get(uid, _NONE)
 
     def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
         """Record a failed try; returns the job's trouble now."""
