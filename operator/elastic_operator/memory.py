@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Set
-from typing import Any, Generic, TypeVar, TypeVarTuple
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -64,7 +64,15 @@ class Remembered(Generic[K, T]):
         return thing
 
 
+class OfJobs(Protocol):
+    """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        ...
+
+
 def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
-    """Drop what is kept for jobs that are gone; `present` are the uids of those that are not."""
+    """Drop all but what is kept for those."""
     for uid in known.keys() - present:
         del known[uid]

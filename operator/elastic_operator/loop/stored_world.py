@@ -95,14 +95,14 @@ class StoredWorld:
         self.reader.sightings.begin_look()
         self.glance(now)
         self._ledger.expire()
-        uids = self.jobs()
-        for known in (self._known, self._bare.kept):
-            drop_absent(known, uids)
-        self._restless &= uids
-        self.reader.specs.keep_only(uids)
-        self.reader.shapes.keep_only(uids)
         self._touched = self._take_touched()
         return self
+
+    def keep_only(self, present: AbstractSet[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for known in (self._known, self._bare.kept):
+            drop_absent(known, present)
+        self._restless &= present
 
     def touched(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the look before; None: of any."""

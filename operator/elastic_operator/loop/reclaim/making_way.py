@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -86,7 +86,10 @@ class MakingWay:
     def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take in what this pass has observed and decided, and whether the stores are fresh."""
         self._seen, self._allocation, self._fresh = obs, allocation, fresh
-        drop_absent(self._waits_since, obs.keys())
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(self._waits_since, present)
 
     def held(self, uid: str) -> Held:
         """Which pods of that job stay for now, since it is not known that their takers can use the room."""

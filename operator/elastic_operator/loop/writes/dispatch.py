@@ -100,11 +100,6 @@ class Dispatcher:
         """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
         return inf if self.busy(uid) else self.troubles.of(uid).wait(now)
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self.status_times.keep_only(present)
-        self.troubles.keep_only(present)
-
     async def stop(self) -> None:
         """Cancel what is under way."""
         under_way = list(self._busy.values())
