@@ -101,6 +101,7 @@ def make_controller(
         trials.may_take,
         trials.may_not_take,
         news=(poller.touched, survivors.touched),
+        seen=trials.see,
     )
     dispatcher = Dispatcher(
         actor=actor,

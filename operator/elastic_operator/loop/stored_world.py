@@ -47,6 +47,7 @@ class StoredWorld:
         may_take: Whether the API server would accept the job's pods.
         may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
+        seen: Called with each job that is read, and not set aside.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class StoredWorld:
         may_take: Callable[[Job], bool] = lambda _: True,
         may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
+        seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
-        self._may_not_take, self._news = may_not_take, news
+        self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
@@ -157,6 +159,12 @@ class StoredWorld:
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
+        job = self._read(uid)
+        if not job.fault:
+            self._seen(job)
+        return job
+
+    def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
         meta = body.metadata

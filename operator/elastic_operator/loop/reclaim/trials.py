@@ -113,16 +113,19 @@ class Trials:
         self._turns: dict[str, int] = {}
         """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
-    def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job."""
+    def see(self, job: Job) -> None:
+        """The job as it is read now: it may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
+
+    def may_take(self, job: Job) -> bool:
+        """Whether pods of others may go for the job, as it was last seen."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids), and the namespaces whose jobs, that may not take, unless they were edited."""
+        """The jobs (uids), and the namespaces whose jobs, that may not take."""
         now = time.monotonic()
         barred = frozenset(uid for uid, until in self._barred.items() if now < until)
         return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
