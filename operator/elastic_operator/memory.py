@@ -72,7 +72,8 @@ class OfJobs(Protocol):
         ...
 
 
-def drop_absent(known: dict[str, Any], present: Set[str]) -> None:
-    """Drop all but what is kept for those."""
-    for uid in known.keys() - present:
-        del known[uid]
+def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
+    """Drop all but what is kept for those that are present."""
+    for known in memories:
+        for name in known.keys() - present:
+            del known[name]

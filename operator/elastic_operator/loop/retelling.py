@@ -36,7 +36,7 @@ class Retelling:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._unsaid, present)
+        drop_absent(present, self._unsaid)
 
     def next_due(self) -> float:
         """When (monotonic) the next ones have their turn; infinity if there are none."""

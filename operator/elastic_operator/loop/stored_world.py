@@ -102,8 +102,7 @@ class StoredWorld:
 
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._known, self._bare.kept):
-            drop_absent(known, present)
+        drop_absent(present, self._known, self._bare.kept)
         self._restless &= present
 
     def touched(self) -> Collection[str] | None:

@@ -92,7 +92,7 @@ class Nodes:
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
-        drop_absent(self._why_closed.kept, known.keys())
+        drop_absent(known.keys(), self._why_closed.kept)
         return Openness(frozenset(known), {name: why for name, why in known.items() if why})
 
     def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
@@ -154,7 +154,7 @@ class Nodes:
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known.kept) > len(nodes):
-            drop_absent(self._known.kept, {node.name for node in nodes})
+            drop_absent({node.name for node in nodes}, self._known.kept)
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:

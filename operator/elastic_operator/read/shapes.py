@@ -57,7 +57,7 @@ class Shapes:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._known.kept, present)
+        drop_absent(present, self._known.kept)
 
     def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""

@@ -62,8 +62,7 @@ class Specs:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._parsed, self._statuses):
-            drop_absent(known.kept, present)
+        drop_absent(present, self._parsed.kept, self._statuses.kept)
 
     def of(self, body: objects.CustomObject) -> Parsed:
         """The job's spec; the same object while its generation does not change."""

@@ -82,8 +82,7 @@ class Line:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(self._known, present)
-        drop_absent(self._to_lose, present)
+        drop_absent(present, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
         """The job does not wait any more: compare its start with what it was told."""

@@ -75,8 +75,7 @@ class WhatIfs:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(self._namespaces, present)
-        drop_absent(self._answers, present)
+        drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:
         """The job that is answered next, which uses up a part of its namespace's ration; None if nobody may ask now."""

@@ -89,7 +89,7 @@ class MakingWay:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._waits_since, present)
+        drop_absent(present, self._waits_since)
 
     def held(self, uid: str) -> Held:
         """Which pods of that job stay for now, since it is not known that their takers can use the room."""

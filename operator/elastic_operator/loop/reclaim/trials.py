@@ -157,10 +157,8 @@ class Trials:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._refusals, self._in_vain):
-            drop_absent(known, present)
-        for more in (self._generations, self._edits, self._wishes):
-            drop_absent(more, present)
+        drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
+        drop_absent(present, self._generations, self._edits, self._wishes)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 

@@ -58,7 +58,7 @@ class StatusTimes:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._known, present)
+        drop_absent(present, self._known)
 
     def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.

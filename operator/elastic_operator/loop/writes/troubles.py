@@ -54,7 +54,7 @@ class Troubles:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._jobs, present)
+        drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:
         """The jobs whose last try has failed."""
