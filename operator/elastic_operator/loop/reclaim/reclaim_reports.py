@@ -60,7 +60,7 @@ class ReclaimReports:
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
-                self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+                self._events.record(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report what would be taken, once for each pod that would go."""
@@ -71,7 +71,7 @@ class ReclaimReports:
             if job is not None and new:
                 text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
-                self._events.record_for(job, Event("WouldReclaim", text))
+                self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
@@ -87,7 +87,7 @@ class ReclaimReports:
                 " any. Nobody makes way for a part of a gang."
             )
             log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
-            self._events.record_for(pod_subject(pod), Event("NoRoomForGang", text))
+            self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:
         job = self._jobs.get(uid)
