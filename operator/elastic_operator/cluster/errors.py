@@ -21,7 +21,7 @@ class Remedy(Enum):
     DECIDE_AGAIN = "at once, from what has changed meanwhile; nobody is told"
     NEXT_LEADER = "this process writes no more; nobody is told"
     WAIT = "the same again, after a pause"
-    USER = "somebody must do something; the same again, after longer and longer pauses"
+    USER = "the same again, after a pause, and somebody is told what to do about it"
     EDIT = "only another template can help: nothing, until the job is edited"
 
     @property

@@ -206,8 +206,9 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
-            if work.clears and self.troubles.of(job.uid).attempts == work.tries:
-                self.troubles.clear(job)  # else its next pods were refused meanwhile (139)
+            were_refused = self.troubles.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            if work.clears and not were_refused:
+                self.troubles.clear(job)
             if work.plan.creates:
                 self.worked(job.uid)
 
