@@ -18,7 +18,7 @@ from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
-from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.read import convert
@@ -141,7 +141,7 @@ async def test_events_are_told_on_the_job_and_counted(session: Session, jobs: Jo
     recorder = EventRecorder(session, instance="test", on_drop=lambda: dropped.append(1))
     task = asyncio.create_task(recorder.run())
     for _ in range(3):
-        recorder.record(jobs.namespace, "toy", owner.uid, Event("ScaledUp", "from 2 to 4 pods"))
+        recorder.record(job_subject(jobs.namespace, "toy", owner.uid), Event("ScaledUp", "from 2 to 4 pods"))
         await recorder.flush()
     task.cancel()
     assert not dropped

@@ -29,6 +29,7 @@ def manifest(name: str = "toy-worker-0", **fields) -> dict:
 
 def service(**meta) -> dict:
     return {
+        "kind": "Service",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()], **meta},
         "spec": {"clusterIP": "10.0.0.7"},
     }
@@ -37,6 +38,7 @@ def service(**meta) -> dict:
 def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
     endpoints = [{"addresses": [address]} for address in addresses]
     return {
+        "kind": "EndpointSlice",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
         "addressType": "IPv4",
         "endpoints": endpoints,
@@ -46,7 +48,8 @@ def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
 
 def network_policy() -> dict:
     meta = {"name": "toy", "namespace": "a", "ownerReferences": [owner()]}
-    return {"metadata": meta, "spec": {"podSelector": {"matchLabels": {"job": "toy"}}}}
+    spec = {"podSelector": {"matchLabels": {"job": "toy"}}}
+    return {"kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
 async def test_a_pod_is_created_under_strict_validation(api, session):

@@ -84,7 +84,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.troubles.wait(make_job().uid, 0.0) > 0) == bool(warnings)
+    assert (dispatcher.troubles.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
 async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
@@ -100,7 +100,7 @@ async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_o
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.troubles.blocked(job.uid) == ""
+    assert dispatcher.troubles.of(job.uid).blocked == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():

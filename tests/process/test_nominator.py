@@ -41,7 +41,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         before = Reservation("n2", reserved - 60.0, reserved)
         conditions = [{"type": CONDITION, "status": "True", "message": msgspec.json.encode(before).decode()}]
     pods.observe(pod("owner", phase="Pending", gpus=1, status={"conditions": conditions}))
-    events = SimpleNamespace(record_for=lambda _subject, event: told.append(event.reason))
+    events = SimpleNamespace(record=lambda _subject, event: told.append(event.reason))
     made = Nominator(
         session,  # type: ignore[arg-type] # as much of one as is used
         pods,

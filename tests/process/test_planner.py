@@ -91,14 +91,23 @@ class World:
         return StoredWorld(reader, logs.as_read, self.troubles, **passed)
 
     def look(self) -> Observed:
-        return self.planner.observe(self.stored.look(self.now))
+        observed = self.planner.observe(self.stored.look(self.now))
+        self._forget_absent(observed)
+        return observed
 
     def look_anew(self) -> Observed:
         """As a process that has just started sees it."""
         return Planner().observe(self.new_world().look(self.now))
 
     def decide(self) -> Decisions:
-        return self.planner.decide(self.stored.look(self.now), Unbraked())
+        decisions = self.planner.decide(self.stored.look(self.now), Unbraked())
+        self._forget_absent(decisions.observed)
+        return decisions
+
+    def _forget_absent(self, observed: Observed) -> None:
+        """As each pass does."""
+        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
+            memory.keep_only(observed.obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""

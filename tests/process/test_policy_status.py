@@ -20,7 +20,7 @@ from elastic_operator.plan.planner import Decisions, Observed
 from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
-from elastic_operator.upkeep import policy_status
+from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
@@ -221,7 +221,7 @@ async def test_a_failure_is_logged_once_however_often_it_is_tried(here: World, c
     here.run_pass()
     await asyncio.sleep(60)
     assert here.writes > 3
-    assert [r.message for r in caplog.records if r.name == policy_status.__name__] == [
+    assert [r.message for r in caplog.records if r.name == upkeep.__name__] == [
         "policy=a its status cannot be written: 403 Forbidden: no (403)"
     ]
 
@@ -249,7 +249,7 @@ async def test_without_the_lease_nothing_is_written_and_nothing_is_logged(
     session.remaining = lambda: 60.0
     await asyncio.sleep(BETWEEN_SECONDS + RETRY_SECONDS)
     assert here.used("a") == 2
-    assert not [r for r in caplog.records if r.name == policy_status.__name__]
+    assert not [r for r in caplog.records if r.name == upkeep.__name__]
 
 
 async def test_a_policy_that_is_gone_is_not_tried_for_ever(here: World):

@@ -153,7 +153,9 @@ def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pod
     trouble = make_status(retry=Retry(reason="x", not_before=at(0), size=1))
 
     def may_take(generation: int, status: JobStatus) -> bool:
-        return asked.trials.may_take(make_job(generation=generation, status=status))
+        job = make_job(generation=generation, status=status)
+        asked.trials.see(job)
+        return asked.trials.may_take(job)
 
     with patch.object(trials, "time", moments):
         assert [may_take(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2

@@ -132,9 +132,7 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
     """Create a service unless ours exists; returns it with its ClusterIP. Raises NameTaken, ClusterError."""
     collection = _core(manifest["metadata"]["namespace"], "services")
-    return await _ensure(
-        session, collection, manifest, Service, kind="Service", job_uid=job_uid, is_right=lambda _: True
-    )
+    return await _ensure(session, collection, manifest, Service, job_uid=job_uid, is_right=lambda _: True)
 
 
 async def ensure_network_policy(
@@ -150,10 +148,7 @@ async def ensure_network_policy(
     def is_right(known: CustomObject) -> bool:
         return bool(_without_empty(known.spec.unpack()) == wanted)
 
-    kind = "NetworkPolicy"
-    await _ensure(
-        session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right, is_new=is_new
-    )
+    await _ensure(session, collection, manifest, CustomObject, job_uid=job_uid, is_right=is_right, is_new=is_new)
 
 
 async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
@@ -193,13 +188,12 @@ async def ensure_endpoint_slice(
         addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
         return addresses == wanted and [port.port for port in known.ports or ()] == ports
 
-    kind = "EndpointSlice"
     if known is not None and is_ours(known.metadata, job_uid):
         if is_right(known):
             return known
         with suppress(Conflict, NotFound):  # it was seen before its newest change
             return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
-    return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)
+    return await _ensure(session, collection, manifest, EndpointSlice, job_uid=job_uid, is_right=is_right)
 
 
 async def _post(
@@ -226,7 +220,6 @@ async def _ensure(
     manifest: Mapping[str, Any],
     type_: type[T],
     *,
-    kind: str,
     job_uid: str,
     is_right: Callable[[T], bool],
     is_new: bool = True,
@@ -245,7 +238,7 @@ async def _ensure(
         if isinstance(refused, Forbidden):
             raise refused from None
         return decode(await _post(session, collection, manifest), type_)
-    _require_ours(kind, known.metadata, manifest, job_uid)
+    _require_ours(manifest["kind"], known.metadata, manifest, job_uid)
     return known if is_right(known) else await _replace(session, path, manifest, known)
 
 

@@ -7,6 +7,7 @@ Callers catch the classes that they can act on. Everything else is an `ApiError`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -14,18 +15,43 @@ import msgspec
 _MAX_SHOWN = 200
 
 
+class Remedy(Enum):
+    """What is done about a write that failed. The same write may come about later by all but the last two."""
+
+    DECIDE_AGAIN = "at once, from what has changed meanwhile; nobody is told"
+    NEXT_LEADER = "this process writes no more; nobody is told"
+    WAIT = "the same again, after a pause"
+    USER = "the same again, after a pause, and somebody is told what to do about it"
+    EDIT = "only another template can help: nothing, until the job is edited"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same write may come about later, though nothing about it has changed."""
+        return self not in (Remedy.USER, Remedy.EDIT)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody is to read of it."""
+        return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
+
+
 class ClusterError(Exception):
     """A call to the cluster failed. `retry_after` is in seconds, if the server named it."""
 
+    remedy = Remedy.USER
     retry_after: float | None = None
 
 
 class Unreachable(ClusterError):
     """There was no answer. A write may or may not have happened."""
 
+    remedy = Remedy.WAIT
+
 
 class Fenced(ClusterError):
     """The lease no longer covers a write; nothing was sent."""
+
+    remedy = Remedy.NEXT_LEADER
 
 
 class NameTaken(ClusterError):
@@ -74,6 +100,8 @@ class NotFound(ApiError):
 class NotServed(ApiError):
     """404 that names no object: the server does not serve the kind, or not yet."""
 
+    remedy = Remedy.WAIT
+
 
 class AlreadyExists(ApiError):
     """409 on a create: the name is in use."""
@@ -81,6 +109,8 @@ class AlreadyExists(ApiError):
 
 class Conflict(ApiError):
     """409 on a change: the object, or its version, is not the one that the precondition names."""
+
+    remedy = Remedy.DECIDE_AGAIN
 
 
 class Expired(ApiError):
@@ -94,13 +124,13 @@ class Invalid(ApiError):
 class TooManyRequests(ApiError):
     """429: the server asks for patience (`retry_after`)."""
 
+    remedy = Remedy.WAIT
+
 
 class ServerError(ApiError):
     """5xx."""
 
-
-MAY_PASS = (Unreachable, Fenced, Conflict, NotServed, TooManyRequests, ServerError)
-"""The same write may come about later, though nothing about it has changed."""
+    remedy = Remedy.WAIT
 
 
 def may_have_happened(error: ClusterError) -> bool:
@@ -129,14 +159,9 @@ class PodRefused(ClusterError):
         self.own_variables = own_variables
         self.error = error
         self.role = role
-
-    @property
-    def is_final(self) -> bool:
-        """Whether only another template can help. A webhook or an admission policy may change its mind, whatever code
-        it answers with.
-        """
-        is_invalid, message = isinstance(self.error, BadRequest | Invalid), self.error.message
-        return is_invalid and not any(sign in message for sign in _MAY_CHANGE)
+        # A webhook or an admission policy may change its mind, whatever code it answers with.
+        may_change = any(sign in error.message for sign in _MAY_CHANGE)
+        self.remedy = Remedy.EDIT if isinstance(error, BadRequest | Invalid) and not may_change else Remedy.USER
 
 
 def refuses_pod(error: ApiError) -> bool:

@@ -88,12 +88,8 @@ class EventRecorder:
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
-        """Queue `event` of a job, to be written soon."""
-        self.record_for(job_subject(namespace, job_name, job_uid), event)
-
-    def record_for(self, subject: Subject, event: Event) -> None:
-        """Queue `event` of any object, to be written soon."""
+    def record(self, subject: Subject, event: Event) -> None:
+        """Queue `event` of that object, to be written soon."""
         if self._queue.full() or not self._within_rate(subject.uid):
             self._on_drop()
             return

@@ -216,7 +216,7 @@ class Elector:
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
         """Write the Lease as ours. The time counts from before the request, as nobody knows when it was carried out."""
         begun = _since_boot()
-        now = self._now()
+        now = micro_time(self._session.api_time())
         old = _spec(lease) if lease is not None else {}
         held = old.get("holderIdentity") == self.identity
         spec = {
@@ -247,9 +247,6 @@ class Elector:
             return await self._session.get(f"{self._collection}/{self._name}", timeout=_READ_SECONDS)
         except NotFound:
             return None
-
-    def _now(self) -> str:
-        return micro_time(self._session.api_time())
 
 
 Election = Callable[[Elector], Coroutine[Any, Any, None]]

@@ -79,7 +79,8 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
-        reconciler.decide_again(uid)
+        planner.forget_plan(uid)
+        awake.set()
 
     def worked(uid: str) -> None:
         bulkhead.worked(uid)
@@ -89,19 +90,6 @@ def make_controller(
         Asker(actor.session, stores, actor.build).ask,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
-    )
-    dispatcher = Dispatcher(
-        actor=actor,
-        shapes=reader.shapes,
-        ledger=ledger,
-        troubles=troubles,
-        metrics=metrics,
-        dropped_fields=actor.dropped_fields,
-        fresh=fresh,
-        done=decide_again,
-        failed=lambda uid, error: reconciler.set_aside(uid, error),
-        worked=worked,
-        refused=trials.were_refused,
     )
     world = StoredWorld(
         reader,
@@ -113,19 +101,37 @@ def make_controller(
         trials.may_take,
         trials.may_not_take,
         news=(poller.touched, survivors.touched),
+        seen=trials.see,
+    )
+    dispatcher = Dispatcher(
+        actor=actor,
+        shapes=reader.shapes,
+        ledger=ledger,
+        troubles=troubles,
+        metrics=metrics,
+        dropped_fields=actor.dropped_fields,
+        fresh=fresh,
+        done=decide_again,
+        failed=lambda uid, error: planner.set_aside(world, uid, error, given=True),
+        worked=worked,
+        refused=trials.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
+    making_way = MakingWay(trials, nominator, breaker, stores.pods, logs.reads)
     reconciler = Reconciler(
         planner,
         world,
         dispatcher,
-        MakingWay(trials, nominator, breaker, stores.pods, logs.reads),
+        making_way,
         poller=poller,
         survivors=survivors,
         wake=awake.set,
         planned=planned,
         told=forecasts.told,
     )
+    read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
+    of_writes = (trials, making_way, troubles, dispatcher.status_times)
+    of_jobs = (*read, *heard, *of_writes, reconciler.retelling, forecasts.what_ifs, forecasts.line)
     return Controller(
         world,
         planner,
@@ -139,4 +145,5 @@ def make_controller(
         clock=clock,
         awake=awake,
         decided=decided,
+        of_jobs=of_jobs,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
@@ -22,10 +22,10 @@ from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -43,6 +43,7 @@ class Controller:
         awake: Set when something has changed.
         decided: Called at the end of each pass with what it came to; with None where that must not be read any more,
             as the next pass has failed.
+        of_jobs: All that remembers something of each job.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class Controller:
         clock: ServerClock,
         awake: asyncio.Event,
         decided: Callable[[Decisions | None], None],
+        of_jobs: Sequence[OfJobs],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
-        self._breaker, self._reports = breaker, reports
+        self._breaker, self._reports, self.of_jobs = breaker, reports, of_jobs
         self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
@@ -72,7 +74,6 @@ class Controller:
         """Of the last pass."""
         self._resync_at, self._pace = 0.0, Pace()
         self._to_resync: list[str] = []
-        self._reclaim_times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     @property
     def policy_of(self) -> Mapping[str, str]:
@@ -146,14 +147,11 @@ class Controller:
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
                 self._report(decisions, now)
-            self.trials.keep_only(observed.obs.keys())
-            self.forecasts.keep_only(observed.obs.keys())
-            self.reconciler.keep_only(observed.obs.keys())
-            self.reconciler.making_way.look(observed.obs, allocation, fresh=self.reconciler.dispatcher.fresh())
+            for memory in self.of_jobs:
+                memory.keep_only(observed.obs.keys())
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
-            self._metrics.reclaim_unanswered.set(self.reconciler.making_way.waiting)
             self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
@@ -171,7 +169,7 @@ class Controller:
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
-        snapshot, allocation = decisions.observed.snapshot, decisions.allocation
+        allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
             text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
@@ -182,11 +180,8 @@ class Controller:
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
-        self._reports.braked(allocation)
-        self._metrics.not_lasting.inc(len(allocation.would_not_last))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self.reconciler.retelling.later(allocation)
-        self._reclaim_times.look(replace(snapshot, now=now), allocation)
+        self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
@@ -214,11 +209,6 @@ class Controller:
         self.planner.forget()
         self.forecasts.forget()
         self._decided(None)
-
-    def _is_bound(self, uid: str) -> bool | None:
-        """Whether the pod has a node; None if it is gone."""
-        pod = self._stores.pods.get(uid)
-        return bool(pod.spec.node_name) if pod else None
 
 
 def _served(allocation: Allocation) -> frozenset[str]:

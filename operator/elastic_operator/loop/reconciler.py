@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
@@ -68,13 +68,6 @@ class Reconciler:
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
         self.retelling = Retelling()
 
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self.retelling.keep_only(present)
-        self.dispatcher.keep_only(present)
-        self._poller.keep_only(present)
-        self._survivors.keep_only(present)
-
     async def stop(self) -> None:
         """Cancel the plans under way, and what else is done for jobs."""
         await self.dispatcher.stop()
@@ -91,11 +84,6 @@ class Reconciler:
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
-    def decide_again(self, uid: str) -> None:
-        """What was to be done for a job is done, or has failed."""
-        self._planner.forget_plan(uid)
-        self._wake()
-
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
         """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
         if needed:
@@ -104,7 +92,7 @@ class Reconciler:
         text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
         self.dispatcher.actor.tell(job, [Event("ScaleUpBlocked", text, "Warning")])
 
-    def set_aside(self, uid: str, error: Exception) -> Observation | None:
+    def _set_aside(self, uid: str, error: Exception) -> Observation | None:
         """That job has raised at what it was given. Returns how it is observed meanwhile; None if it is gone."""
         return self._planner.set_aside(self._world, uid, error, given=True)
 
@@ -118,6 +106,7 @@ class Reconciler:
         passes going nor use up the plans of one.
         """
         all_obs = decisions.observed.obs
+        self.making_way.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
         held_back = self.dispatcher.held_back()
@@ -125,6 +114,7 @@ class Reconciler:
         while made < MOST_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
         self._behind = list(uids)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.making_way.waiting)
 
     def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside.
@@ -140,7 +130,7 @@ class Reconciler:
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = self.set_aside(obs.job.uid, error)
+            aside = self._set_aside(obs.job.uid, error)
             assert aside is not None, "a pass awaits nothing, so the job is still there"
             obs = aside
         if obs.job.fault:
@@ -215,7 +205,7 @@ class Reconciler:
             try:
                 self._say_why_one(known.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-                self.set_aside(uid, error)
+                self._set_aside(uid, error)
                 self._wake()
 
     def _say_why_one(self, obs: Observation, allocation: Allocation, now: float) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Set
 from math import inf
 
-from elastic_operator.touched import drop_absent
+from elastic_operator.memory import drop_absent
 
 RETELLING_SECONDS = 0.5
 RETELLING_BATCH = 10
@@ -36,7 +36,7 @@ class Retelling:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._unsaid, present)
+        drop_absent(present, self._unsaid)
 
     def next_due(self) -> float:
         """When (monotonic) the next ones have their turn; infinity if there are none."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
@@ -22,7 +22,6 @@ from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import Facts, Heard
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
-from elastic_operator.touched import Touched, drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -38,15 +37,6 @@ class _Known:
     job: Job
 
 
-class _Bare(NamedTuple):
-    """A job that is set aside, or deleted and still there, and what that was read from."""
-
-    body: objects.CustomObject
-    fault: Fault | None
-    pods: tuple[OwnPod, ...]
-    job: Job
-
-
 class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
@@ -57,6 +47,7 @@ class StoredWorld:
         may_take: Whether the API server would accept the job's pods.
         may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
+        seen: Called with each job that is read, and not set aside.
     """
 
     def __init__(
@@ -70,15 +61,17 @@ class StoredWorld:
         may_take: Callable[[Job], bool] = lambda _: True,
         may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
+        seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._as_read, self._troubles = reader, as_read, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
-        self._may_not_take, self._news = may_not_take, news
+        self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
-        self._bare: dict[str, _Bare] = {}
+        self._bare: Remembered[object, Job] = Remembered()
+        """Jobs that are set aside, or deleted and still there."""
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
@@ -104,14 +97,13 @@ class StoredWorld:
         self.reader.sightings.begin_look()
         self.glance(now)
         self._ledger.expire()
-        uids = self.jobs()
-        for known in (self._known, self._bare):
-            drop_absent(known, uids)
-        self._restless &= uids
-        self.reader.specs.keep_only(uids)
-        self.reader.shapes.keep_only(uids)
         self._touched = self._take_touched()
         return self
+
+    def keep_only(self, present: AbstractSet[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._known, self._bare.kept)
+        self._restless &= present
 
     def touched(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the look before; None: of any."""
@@ -166,20 +158,26 @@ class StoredWorld:
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
+        job = self._read(uid)
+        if not job.fault:
+            self._seen(job)
+        return job
+
+    def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
         meta = body.metadata
         fault = self._bulkhead.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
-        self._bare.pop(uid, None)
+        self._bare.kept.pop(uid, None)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs = self.reader.specs
+        specs, trouble = self.reader.specs, self._troubles.of(uid)
         as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
         heard = Heard(
-            trouble=self._troubles.message(uid),
-            blocked=self._troubles.blocked(uid),
-            refused=self._troubles.refused(uid, meta.generation),
+            trouble=trouble.message,
+            blocked=trouble.blocked,
+            refused=trouble.refusal(meta.generation),
             report=self._report(uid),
             heard=self._heard(uid),
             group=self._group(uid),
@@ -196,11 +194,7 @@ class StoredWorld:
         """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.pop(uid, None)
-        known = self._bare.get(uid)
-        if known is None or known.body is not body or known.fault is not fault or known.pods is not pods:
-            job = self.reader.jobs.bare_job(body, pods, fault)
-            known = self._bare[uid] = _Bare(body, fault, pods, job)
-        return known.job
+        return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
         """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
@@ -213,7 +207,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare and (known is None or known.facts.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.kept and (known is None or known.facts.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

@@ -18,12 +18,12 @@ from ipaddress import ip_address
 import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.launcher_wire import read_report
 from elastic_operator.pods.ration import Ration
 from elastic_operator.pods.turns import Turns
-from elastic_operator.touched import Touched
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
 from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
-from elastic_operator.touched import Touched
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)

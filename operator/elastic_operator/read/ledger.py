@@ -20,15 +20,14 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import Member, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Member, PodShape, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
-from elastic_operator.read.groups import Groups
 from elastic_operator.read.leaving import Leaving
-from elastic_operator.read.sums import PodSum
-from elastic_operator.touched import Touched
+from elastic_operator.read.sums import Groups, PodSum
 
 log = logging.getLogger(__name__)
 
@@ -278,12 +277,8 @@ class Ledger:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
-        if entry.holds and entry.node:
-            foreign = self._foreign.setdefault(entry.node, PodSum(self._gpu_resources))
-            foreign.add(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
-        if self._is_plain(entry):
-            plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
-            plain.add(entry.pod.metadata.namespace, entry.requests, ())
+        for sums, key, ports in self._sums_with(entry):
+            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.requests, ports)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
@@ -291,16 +286,17 @@ class Ledger:
         self._group(entry, Groups.remove)
         if entry.waits:
             del self._waiting[uid]
+        for sums, key, ports in self._sums_with(entry):
+            sums[key].remove(entry.pod.metadata.namespace, entry.requests, ports)
+            if not sums[key].pods:
+                del sums[key]
+
+    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str, frozenset[HostPort]]]:
+        """The sums that the pod is part of: in what, under which key, and with which ports."""
         if entry.holds and entry.node:
-            foreign = self._foreign[entry.node]
-            foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
-            if not foreign.pods:
-                del self._foreign[entry.node]
+            yield self._foreign, entry.node, entry.host_ports
         if self._is_plain(entry):
-            plain = self._plain[entry.pod.metadata.namespace]
-            plain.remove(entry.pod.metadata.namespace, entry.requests, ())
-            if not plain.pods:
-                del self._plain[entry.pod.metadata.namespace]
+            yield self._plain, entry.pod.metadata.namespace, frozenset()
 
     def _void(self, entry: CountedPod) -> None:
         """The answers that the pod is part of are made anew when they are next asked for."""

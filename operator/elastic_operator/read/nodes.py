@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.allocation.fit import why_closed
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import OwnPod
@@ -23,6 +24,7 @@ from elastic_operator.read.sightings import Sightings
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Unready = Mapping[str, float]
 """Nodes that are not Ready, with the time since when; -inf if out of service."""
 
@@ -73,25 +75,25 @@ class Nodes:
         self._read: object = None
         """The stamp of the nodes at that look."""
         self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
-        self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
-        self._all: tuple[object, tuple[Node, ...]] = (None, ())
-        self._openness: tuple[object, Openness] = (None, Openness())
-        self._why_closed: dict[str, tuple[objects.Node, str]] = {}
+        self._known: Remembered[object, Node] = Remembered()
+        self._all: Remembered[object, tuple[Node, ...]] = Remembered()
+        self._openness: Remembered[object, Openness] = Remembered()
+        self._why_closed: Remembered[objects.Node, str | None] = Remembered()
 
     def openness(self) -> Openness:
         """Which nodes there are, and which take no new pods.
 
         A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        stamp = self._stamp()
-        if stamp != self._openness[0]:
-            before = self._openness[1]
-            known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
-            self._why_closed = {name: one for name, one in known.items() if one is not None}
-            closed = {name: why for name, (_, why) in self._why_closed.items() if why}
-            now = Openness(frozenset(known), closed)
-            self._openness = stamp, before if before == now else now
-        return self._openness[1]
+        return self._openness.get("", self._stamp(), self._find_openness)
+
+    def _find_openness(self) -> Openness:
+        known = {
+            (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
+            for node in self._stored.values()
+        }
+        drop_absent(known.keys(), self._why_closed.kept)
+        return Openness(frozenset(known), {name: why for name, why in known.items() if why})
 
     def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
         """The nodes of a job with these pods; `unready` are all nodes that are not Ready."""
@@ -113,11 +115,10 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        meta, used = stored.metadata, self._ledger.bound_use(node)
-        known = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: convert.node(stored, convert.Usage()))
+        known = self._attempt(stored, lambda: convert.node(stored, convert.Usage()))
         if known is None:
             return ""
-        has = known.allocatable
+        has, used = known.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
@@ -125,15 +126,12 @@ class Nodes:
         """Changes whenever a node changes, is set aside, or is to be tried again."""
         return self._stored.revision, self._bulkhead.state()
 
-    def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
-        """The node, and why it takes no new pods; None while it is set aside."""
-        meta, known = node.metadata, self._why_closed.get(node.metadata.name)
-        if known is not None and known[0] is node:
-            return known
-        why = self._bulkhead.attempt(
-            "node", meta.uid, meta.name, lambda: why_closed(convert.node(node, convert.Usage()))
-        )
-        return None if why is None else (node, why)
+    def _judge(self, node: objects.Node) -> str | None:
+        """Why the node takes no new pods; None while it is set aside."""
+        return self._attempt(node, lambda: why_closed(convert.node(node, convert.Usage())))
+
+    def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
+        return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
@@ -143,9 +141,7 @@ class Nodes:
         """
         leaving = tuple(leaving)
         seen = self._stamp(), self._ledger.revision, members, leaving
-        if seen != self._all[0]:
-            self._all = seen, self._look(members, leaving)
-        return self._all[1]
+        return self._all.get("", seen, self._look, members, leaving)
 
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
@@ -157,44 +153,34 @@ class Nodes:
         stored = self._stored.values()
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
-        if len(self._known) > len(nodes):
-            here = {node.name for node in nodes}
-            self._known = {name: known for name, known in self._known.items() if name in here}
+        if len(self._known.kept) > len(nodes):
+            drop_absent({node.name for node in nodes}, self._known.kept)
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        meta = stored.metadata
-        found = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
+        name, ledger = stored.metadata.name, self._ledger
+
+        def as_used() -> Node:
+            key = stored, ledger.node_revision(name), ledger.own_besides(name, apart), going
+            return self._known.get(name, key, self._node, stored, apart, going)
+
+        found = self._bulkhead.attempt("node", stored.metadata.uid, name, as_used)
         return found if found is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
         name = stored.metadata.name
         try:
-            node = convert.closed_node(stored, self._usage(name, apart, going))
+            return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
         except Exception:
             log.exception("node=%s: what its pods use cannot be told", name)
             return None
-        return self._keep(name, None, None, node)
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
-        name = stored.metadata.name
-        key = (self._ledger.node_revision(name), self._ledger.own_besides(name, apart), going)
-        known = self._known.get(name)
-        if known is not None and known[0] is stored and known[1] == key:
-            return known[2]
-        return self._keep(name, stored, key, convert.node(stored, self._usage(name, apart, going)))
+        return convert.node(stored, self._usage(stored.metadata.name, apart, going))
 
     def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
         return self._ledger.node_usage(name, apart, leaving=going)
-
-    def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
-        """The node; the same object as before if it is equal."""
-        known = self._known.get(name)
-        if known is not None and known[2] == node:
-            node = known[2]
-        self._known[name] = (stored, key, node)
-        return node
 
     def unready_since(self, now: float) -> Unready:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
@@ -217,8 +203,7 @@ class Nodes:
         down: dict[str, tuple[float, float]] = {}
         before = self._down or {}
         for node in self._stored.values():
-            uid, name = node.metadata.uid, node.metadata.name
-            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down))
+            name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
             if noted is None and name in before:
                 down[name] = before[name]
         return down

@@ -10,6 +10,7 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.read import convert
@@ -35,7 +36,7 @@ class Policies:
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
         self._flavors, self._bulkhead = frozenset(flavors), bulkhead
-        self._seen: tuple[object, ...] = ()
+        self._made: Remembered[object, Resolved] = Remembered()
         self._named: tuple[Namespace, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
         self._good: dict[str, Policy] = {}
@@ -49,13 +50,12 @@ class Policies:
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
         seen = self._policies.revision, self._namespaces.revision, self._bulkhead.state()
-        if seen != self._seen:
-            self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
-            resolved = self._resolve(self._parse_all(self._policies.values()), self._named)
-            self._seen = seen
-            if resolved != self.resolved:
-                self.resolved = resolved
+        self.resolved = self._made.get("", seen, self._make)
         return self.resolved
+
+    def _make(self) -> Resolved:
+        self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
+        return self._resolve(self._parse_all(self._policies.values()), self._named)
 
     def _parse_all(self, bodies: tuple[objects.CustomObject, ...]) -> tuple[Policy, ...]:
         known, self._parsed = self._parsed, {}
@@ -91,7 +91,7 @@ class Policies:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
-            if not bad and not self._seen:
+            if not bad and not self._made.kept:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")

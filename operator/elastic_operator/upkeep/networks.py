@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import MAY_PASS, ClusterError
+from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,9 @@ async def _is_settled(session: Session, network: JobNetwork, job: objects.Custom
     try:
         manifest = build_network_policy(job, network)
         await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
-    except MAY_PASS:
-        return False
     except ClusterError as error:
+        if error.remedy.may_pass:
+            return False
         log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
     except Exception:
         log.exception("job=%s/%s its NetworkPolicy cannot be made", job.namespace, job.name)

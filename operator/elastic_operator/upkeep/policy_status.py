@@ -7,32 +7,23 @@ failed write is only tried again later, and no pass waits for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.upkeep.upkeep import Upkeep
+from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A policy and the status that it should have."""
-
-    body: objects.CustomObject
-    status: dict[str, Any]
 
 
 class PolicyStatuses:
@@ -44,7 +35,7 @@ class PolicyStatuses:
         self._generations: dict[str, int] = {}
         """Those of the policies that the last pass read."""
         self._revision = -1
-        self._upkeep = Upkeep("the statuses of policies")
+        self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}
         self._dropped_fields = DroppedFields(PLURAL)
 
@@ -69,20 +60,17 @@ class PolicyStatuses:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await self._upkeep.run(self._work)
+        await self._upkeep.run()
 
-    async def _work(self) -> None:
-        for write in self._due():
-            await self._write(write)
-
-    def _due(self) -> list[_Write]:
+    def _due(self) -> Writes:
         """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
         last = self._last
         if last is None:
-            return []
+            return {}
         stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
         overview = Overview(last.allocation.accounts, last.observed.snapshot.jobs, stopped=stopped)
-        now, due, found = self._now(), list[_Write](), dict[str, PolicyStatus]()
+        kept = self._dropped_fields.without
+        now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation
             if self._generations.get(uid) != generation:
@@ -95,27 +83,19 @@ class PolicyStatuses:
                 log.exception("policy=%s its status cannot be worked out", body.metadata.name)
                 continue  # the others go on (88)
             found[uid] = status
-            due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
+            wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if kept(wanted) != kept(body.status.unpack()):
+                due[body.metadata.name] = partial(self._write, body, wanted)
         self._found = found
-        self._upkeep.keep_only(self._generations)
-        kept = self._dropped_fields.without
-        return [write for write in due if kept(write.status) != kept(write.body.status.unpack())]
+        self._upkeep.keep_only({body.metadata.name for body in self._policies})
+        return due
 
-    async def _write(self, write: _Write) -> None:
-        meta = write.body.metadata
-        changes = apply.merge_diff(write.body.status.unpack(), write.status)
+    async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
+        meta, changes = policy.metadata, apply.merge_diff(policy.status.unpack(), status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
-        try:
-            answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
-        except NotFound:
-            self._upkeep.succeeded(meta.uid)
-        except ClusterError as error:
-            if message := self._upkeep.failed(meta.uid, error):
-                log.warning("policy=%s its status cannot be written: %s", meta.name, message)
-        else:
-            self._upkeep.succeeded(meta.uid)
-            self._dropped_fields.learn(write.status, answer.get("status", {}))
-            self._policies.observe(objects.decode(answer, objects.CustomObject))
+        answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
+        self._dropped_fields.learn(status, answer.get("status", {}))
+        self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 
 def _picture(name: str, status: PolicyStatus) -> PolicyPicture:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 
-from elastic_operator.cluster.errors import ClusterError, Conflict, Fenced
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 
 log = logging.getLogger(__name__)
 
 BETWEEN_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 
+Writes = Mapping[str, Callable[[], Awaitable[None]]]
+"""By the name of what each is about."""
+
 
 class Upkeep:
-    """Works at most once a second; failed writes have keys. `what` is what is kept, for the log."""
+    """Works at most once a second. The log says what is kept: `what` of the thing with a name, which is of that `kind`.
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    Args:
+        due: The writes that are due now.
+    """
+
+    def __init__(self, kind: str, what: str, due: Callable[[], Writes]) -> None:
+        self._kind, self._what, self._due = kind, what, due
         self._news = asyncio.Event()
         self._failures: dict[str, str] = {}
 
@@ -27,32 +34,34 @@ class Upkeep:
         """Something has changed."""
         self._news.set()
 
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work until cancelled. An error of `work` is logged, and the work is tried again after the next change."""
+    async def run(self) -> None:
+        """Write until cancelled. After an error of the operator's own, what is due is written after the next change."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
                     await self._news.wait()
             self._news.clear()
             try:
-                await work()
+                for name, write in self._due().items():
+                    await self._try(name, write)
             except Exception:
-                log.exception("%s cannot be kept; tried again after the next change", self._what)
+                log.exception("%s of each %s cannot be kept; tried again after a change", self._what, self._kind)
             await asyncio.sleep(BETWEEN_SECONDS)
 
-    def succeeded(self, key: str) -> None:
-        """The write with that key need not be tried again."""
-        self._failures.pop(key, None)
+    async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write. What fails is tried again; what is not there any more, or already, is news still to come."""
+        try:
+            await write()
+        except (NotFound, AlreadyExists):
+            self._failures.pop(name, None)
+        except ClusterError as error:
+            told, before = str(error) if error.remedy.is_told else "", self._failures.get(name)
+            self._failures[name] = told
+            if told and told != before:
+                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, told)
+        else:
+            self._failures.pop(name, None)
 
-    def failed(self, key: str, error: ClusterError) -> str:
-        """Have the write tried again. Returns what to log, "" if that is nothing new.
-
-        A write by somebody else and a lost lease are nothing new.
-        """
-        told, before = "" if isinstance(error, Conflict | Fenced) else str(error), self._failures.get(key)
-        self._failures[key] = told
-        return told if told != before else ""
-
-    def keep_only(self, keys: Container[str]) -> None:
-        """Forget the failures of all other keys."""
-        self._failures = {key: told for key, told in self._failures.items() if key in keys}
+    def keep_only(self, names: Container[str]) -> None:
+        """Forget the failures of all others."""
+        self._failures = {name: told for name, told in self._failures.items() if name in names}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
@@ -79,11 +79,6 @@ class Forecasts:
                 self._news.set()
             return status
         return with_answer(status, known.place, known.forecast)
-
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
-        self.what_ifs.keep_only(present)
-        self.line.keep_only(present)
 
     def started(self, uid: str) -> None:
         """The job has got its minimum."""

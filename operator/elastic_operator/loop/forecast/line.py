@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from elastic_api.status import QueuePlace
+from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.times import at, seconds
@@ -21,7 +22,6 @@ from elastic_operator.plan.forecast.positions import positions, rounded, waiting
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,7 @@ class Line:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(self._known, present)
-        drop_absent(self._to_lose, present)
+        drop_absent(present, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
         """The job does not wait any more: compare its start with what it was told."""

@@ -14,6 +14,7 @@ from math import inf
 
 from elastic_api.status import Forecast, Lender, QueuePlace
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
@@ -23,7 +24,6 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.ration import Ration
-from elastic_operator.touched import drop_absent
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
@@ -75,8 +75,7 @@ class WhatIfs:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(self._namespaces, present)
-        drop_absent(self._answers, present)
+        drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:
         """The job that is answered next, which uses up a part of its namespace's ration; None if nobody may ask now."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,11 +24,11 @@ from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.touched import drop_absent
 
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
@@ -86,7 +86,10 @@ class MakingWay:
     def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
         """Take in what this pass has observed and decided, and whether the stores are fresh."""
         self._seen, self._allocation, self._fresh = obs, allocation, fresh
-        drop_absent(self._waits_since, obs.keys())
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._waits_since)
 
     def held(self, uid: str) -> Held:
         """Which pods of that job stay for now, since it is not known that their takers can use the room."""

@@ -175,7 +175,7 @@ class Nominator:
             losers = listed(sorted(nomination.losers.values()))
             text += f" {pods(len(nomination.victims))} of {losers} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
-        self._events.record_for(pod_subject(pod), Event("QuotaReclaimed", text))
+        self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
@@ -226,7 +226,7 @@ class Nominator:
         else:
             text += " Another node is tried, this one later."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
-        self._events.record_for(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+        self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 
     async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.text import names_of, pods
 
 log = logging.getLogger(__name__)
@@ -30,8 +32,21 @@ class ReclaimReports:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
         self._braked: frozenset[tuple[str, bool]] = frozenset()
         self._told: frozenset[str] = frozenset()
+        self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
-    def braked(self, allocation: Allocation) -> None:
+    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """Report on a new allocation, made from that snapshot."""
+        self._braked_now(allocation)
+        self._metrics.not_lasting.inc(len(allocation.would_not_last))
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
+        self._times.look(snapshot, allocation)
+
+    def _is_bound(self, uid: str) -> bool | None:
+        """Whether the pod has a node; None if it is gone."""
+        pod = self._pods.get(uid)
+        return bool(pod.spec.node_name) if pod else None
+
+    def _braked_now(self, allocation: Allocation) -> None:
         """Report each entry that a brake keeps from taking, once until it is not kept any more."""
         before = self._braked
         self._braked = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.braked)
@@ -45,7 +60,7 @@ class ReclaimReports:
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
-                self._events.record_for(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+                self._events.record(subject, Event("ReclaimTooLarge", one.text, "Warning"))
 
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report what would be taken, once for each pod that would go."""
@@ -56,7 +71,7 @@ class ReclaimReports:
             if job is not None and new:
                 text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
-                self._events.record_for(job, Event("WouldReclaim", text))
+                self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))
 
     def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
@@ -72,7 +87,7 @@ class ReclaimReports:
                 " any. Nobody makes way for a part of a gang."
             )
             log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
-            self._events.record_for(pod_subject(pod), Event("NoRoomForGang", text))
+            self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
 
     def _job_of(self, uid: str) -> Subject | None:
         job = self._jobs.get(uid)

@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused
+from elastic_operator.cluster.errors import ClusterError, PodRefused
 from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
-from elastic_operator.touched import drop_absent
 
 log = logging.getLogger(__name__)
 
@@ -113,16 +113,19 @@ class Trials:
         self._turns: dict[str, int] = {}
         """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
-    def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job."""
+    def see(self, job: Job) -> None:
+        """The job as it is read now: it may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
+
+    def may_take(self, job: Job) -> bool:
+        """Whether pods of others may go for the job, as it was last seen."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids), and the namespaces whose jobs, that may not take, unless they were edited."""
+        """The jobs (uids), and the namespaces whose jobs, that may not take."""
         now = time.monotonic()
         barred = frozenset(uid for uid, until in self._barred.items() if now < until)
         return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
@@ -154,10 +157,8 @@ class Trials:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        for known in (self._passed, self._barred, self._refusals, self._in_vain):
-            drop_absent(known, present)
-        for more in (self._generations, self._edits, self._wishes):
-            drop_absent(more, present)
+        drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
+        drop_absent(present, self._generations, self._edits, self._wishes)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
@@ -286,5 +287,4 @@ class Trials:
         silence = self._silences.setdefault(namespace, _Silence())
         silence.times += 1
         wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
-        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        silence.until = time.monotonic() + max(wait, asked)
+        silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

@@ -14,7 +14,7 @@ from typing import Any
 from elastic_api.what_if import ONCE
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import apply
-from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.writes.create import Creator, together
@@ -98,7 +98,7 @@ class Actor:
         """Log the events, and queue them to be written."""
         for event in events:
             log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)
-            self.events.record(job.namespace, job.name, job.uid, event)
+            self.events.record(job_subject(job.namespace, job.name, job.uid), event)
 
     async def _delete(self, job: Job, pod: DeletePod) -> None:
         log.info("job=%s pod=%s delete force=%s reason=%r", job.key, pod.name, pod.force, pod.reason)

@@ -8,26 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Set
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import (
-    ApiError,
-    ClusterError,
-    Conflict,
-    PodRefused,
-    ServerError,
-    TooManyRequests,
-)
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan
+from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
@@ -39,6 +32,26 @@ NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 TELL_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A plan that is carried out, and the job's status as the API server has it.
+
+    `tells`: the job's status is written with it. `clears`: its end says that the job's writes come about again, of
+    which `tries` had failed before. Where `first` is given and comes to False, the plan is dropped. `sent` collects the
+    names of pods that may have been created.
+    """
+
+    job: Job
+    plan: Plan
+    written: dict[str, Any]
+    may_create: bool = False
+    tells: bool = True
+    clears: bool = True
+    tries: int = 0
+    first: Callable[[], Awaitable[bool]] | None = None
+    sent: set[str] = field(default_factory=set)
 
 
 class Dispatcher:
@@ -81,16 +94,11 @@ class Dispatcher:
     def held_back(self) -> Set[str]:
         """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
         now = time.monotonic()
-        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.wait(uid, now) > 0}
+        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.of(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
-        return inf if self.busy(uid) else self.troubles.wait(uid, now)
-
-    def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self.status_times.keep_only(present)
-        self.troubles.keep_only(present)
+        return inf if self.busy(uid) else self.troubles.of(uid).wait(now)
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -119,8 +127,8 @@ class Dispatcher:
         quiet = self.status_times.quiet_for(body, plan)
         if quiet > 0 and not _acts(plan):
             return quiet
-        wait = self.troubles.wait(uid, time.monotonic())
-        if wait > 0:
+        trouble = self.troubles.of(uid)
+        if (wait := trouble.wait(time.monotonic())) > 0:
             return min(wait, self._tell_only(body, job, plan))
         may_create = self.fresh()
         if may_create:
@@ -129,20 +137,9 @@ class Dispatcher:
             plan = replace(plan, creates=())
             if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
-        sent: set[str] = set()
-        tries = self.troubles.attempts(uid)
         tells = bool(quiet <= 0 or plan.creates or plan.deletes)
-        work = self._carry_out(
-            job,
-            plan,
-            written=body.status.unpack(),
-            may_create=may_create,
-            tells=tells,
-            sent=sent,
-            first=before(),
-            tries=tries,
-        )
-        self._run(job, work, plan.creates, sent, tells=tells)
+        written, tries = body.status.unpack(), trouble.attempts
+        self._begin(_Work(job, plan, written, may_create=may_create, tells=tells, tries=tries, first=before()))
         return inf
 
     def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -155,36 +152,22 @@ class Dispatcher:
         if quiet > 0:
             return quiet
         if self.status_times.may_be_alone(job.uid):
-            self._run(
-                job,
-                self._carry_out(job, told, written=body.status.unpack(), may_create=False, sent=set(), clears=False),
-            )
+            self._begin(_Work(job, told, body.status.unpack(), clears=False))
         return inf
 
-    def _run(
-        self,
-        job: Job,
-        work: Coroutine[Any, Any, None],
-        assumed: tuple[CreatePod, ...] = (),
-        sent: Set[str] = frozenset(),
-        *,
-        tells: bool = True,
-    ) -> None:
-        if tells:
-            self.status_times.written(job.uid, creates=bool(assumed))
-        task = asyncio.create_task(work)
-        self._busy[job.uid] = task
-        task.add_done_callback(lambda _: self._end(job, assumed, sent))
+    def _begin(self, work: _Work) -> None:
+        if work.tells:
+            self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
+        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
+        task.add_done_callback(lambda _: self._end(work))
 
-    def _end(self, job: Job, assumed: tuple[CreatePod, ...], sent: Set[str]) -> None:
+    def _end(self, work: _Work) -> None:
         """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        job = work.job
         self._busy.pop(job.uid, None)
-        for create in assumed:
+        for create in work.plan.creates:
             name = pod_name(job.name, create.role, create.index)
-            if name in sent:
-                self.ledger.await_seen(job.namespace, name)
-            else:
-                self.ledger.forget(job.namespace, name)
+            (self.ledger.await_seen if name in work.sent else self.ledger.forget)(job.namespace, name)
         self.done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
@@ -200,33 +183,19 @@ class Dispatcher:
                 shape=self.shapes.shape(job, create.role),
             )
 
-    async def _carry_out(
-        self,
-        job: Job,
-        plan: Plan,
-        *,
-        written: dict[str, Any],
-        may_create: bool,
-        sent: set[str],
-        tells: bool = True,
-        first: Callable[[], Awaitable[bool]] | None = None,
-        tries: int = 0,
-        clears: bool = True,
-    ) -> None:
-        """Carry out the plan; `tries` is the number of failed tries when it was made. `clears`: its end says that the
-        job's writes come about again.
-        """
+    async def _carry_out(self, work: _Work) -> None:
+        job = work.job
         try:
-            if first is not None and not await first():
+            if work.first is not None and not await work.first():
                 return
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(
                     job,
-                    plan,
-                    written=written,
-                    may_create=may_create,
-                    tells=tells,
-                    sent=sent,
+                    work.plan,
+                    written=work.written,
+                    may_create=work.may_create,
+                    tells=work.tells,
+                    sent=work.sent,
                     pods=lambda: self.ledger.own_pods(job.uid),
                 )
         except ClusterError as error:
@@ -237,17 +206,17 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
-            if clears:
-                if self.troubles.attempts(job.uid) == tries:  # else its next pods were refused meanwhile (139)
-                    self.troubles.clear(job)
-                if plan.creates:
-                    self.worked(job.uid)
+            were_refused = self.troubles.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            if work.clears and not were_refused:
+                self.troubles.clear(job)
+            if work.plan.creates:
+                self.worked(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
         trouble = self.troubles.add(job, error, time.monotonic())
-        if isinstance(error, Conflict):
+        if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
         if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
@@ -259,7 +228,7 @@ class Dispatcher:
 def _is_about_the_job(error: ClusterError) -> bool:
     """Whether the refusal is about the job's own objects. Its status may be one of them."""
     too_large = isinstance(error, ServerError) and "request is too large" in error.message
-    return too_large or (isinstance(error, ApiError) and error.status < 500 and not isinstance(error, TooManyRequests))
+    return too_large or (isinstance(error, ApiError) and not error.remedy.may_pass)
 
 
 def _acts(plan: Plan) -> bool:

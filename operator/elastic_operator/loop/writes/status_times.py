@@ -10,9 +10,9 @@ from typing import Any
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.read.dropped_fields import DroppedFields
-from elastic_operator.touched import drop_absent
 
 MESSAGE_SECONDS = 5.0
 """A status with only a new wording is written no sooner than this after the last one, and so is why a job
@@ -58,7 +58,7 @@ class StatusTimes:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._known, present)
+        drop_absent(present, self._known)
 
     def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.

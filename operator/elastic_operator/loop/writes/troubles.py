@@ -10,10 +10,10 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from elastic_api.refusal import pod_blocked, pod_refusal
-from elastic_operator.cluster.errors import ApiError, ClusterError, Conflict, Fenced, NameTaken, PodRefused
+from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
+from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.touched import drop_absent
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0
@@ -23,7 +23,8 @@ LONGEST_SECONDS = 30.0
 class Trouble:
     """The trouble of one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
 
-    `blocked` says why the API server accepts no more pods of the job for now (27).
+    `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
+    the job for now (27).
     """
 
     attempts: int = 0
@@ -32,6 +33,17 @@ class Trouble:
     blocked: str = ""
     refused: str = ""
     generation: int = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the job may be tried again."""
+        return max(0.0, self.retry_at - now)
+
+    def refusal(self, generation: int) -> str:
+        """What the API server refused of this generation, "" if nothing."""
+        return self.refused if self.generation == generation else ""
+
+
+_NONE = Trouble()
 
 
 class Troubles:
@@ -42,7 +54,7 @@ class Troubles:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(self._jobs, present)
+        drop_absent(present, self._jobs)
 
     def uids(self) -> Set[str]:
         """The jobs whose last try has failed."""
@@ -54,42 +66,20 @@ class Troubles:
         if known is not None and known.refused and known.generation == job.generation:
             self._jobs[job.uid] = Trouble(refused=known.refused, generation=known.generation)
 
-    def message(self, uid: str) -> str:
-        """The message to the user of a job whose writes fail."""
-        known = self._jobs.get(uid)
-        return known.message if known else ""
-
-    def refused(self, uid: str, generation: int) -> str:
-        """What the API server refused of this generation, "" if nothing."""
-        known = self._jobs.get(uid)
-        return known.refused if known and known.generation == generation else ""
-
-    def blocked(self, uid: str) -> str:
-        """Why the API server accepts no more pods of the job for now; "" if it does or was not asked."""
-        known = self._jobs.get(uid)
-        return known.blocked if known else ""
-
-    def attempts(self, uid: str) -> int:
-        """How many tries in a row have failed."""
-        known = self._jobs.get(uid)
-        return known.attempts if known else 0
-
-    def wait(self, uid: str, now: float) -> float:
-        """Seconds until the job may be tried again."""
-        known = self._jobs.get(uid)
-        return max(0.0, known.retry_at - now) if known else 0.0
+    def of(self, uid: str) -> Trouble:
+        """The job's trouble; without any, one that says so."""
+        return self._jobs.get(uid, _NONE)
 
     def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
         """Record a failed try; returns the job's trouble now."""
         known = self._jobs.setdefault(job.uid, Trouble())
-        if isinstance(error, Conflict):
+        if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
         longest = LONGEST_SECONDS if not isinstance(error, NameTaken) else 2.0
         wait = doubled(FIRST_SECONDS, longest, known.attempts)
-        asked = error.retry_after if isinstance(error, ApiError) and error.retry_after else 0.0
-        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), asked)
-        if not isinstance(error, Fenced):
+        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
+        if error.remedy.is_told:
             known.message = str(error)
         if isinstance(error, PodRefused):
             _take_refusal(known, job, error)
@@ -98,7 +88,7 @@ class Troubles:
 
 def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
-    if refusal.is_final:
+    if refusal.remedy is Remedy.EDIT:
         known.refused = pod_refusal(
             job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
         )
