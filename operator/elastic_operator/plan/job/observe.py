@@ -16,8 +16,10 @@ from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_still
 from elastic_operator.plan.job.losses import losses
+from elastic_operator.plan.job.lost_nodes import judge_nodes
+from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, not_started, refused, shut_out, stuck
+from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, stuck
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -34,7 +36,7 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
         return obs
     if job.spec is None:
         return life.success(sorting.sort_unread(obs), now)
-    obs = sorting.sort_pods(sorting.judge_nodes(obs, unready_since, now), unready_since)
+    obs = sorting.sort_pods(judge_nodes(obs, unready_since, now), unready_since)
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
