@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, Limit
-from elastic_operator.plan.facts.decisions import Grant, Plan, Slot
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -89,14 +89,7 @@ def make_job(pods=None, *, spec=None, status=None, **fields):
 
 def make_grant(*, keep=(), create=(), release=(), limit=Limit.AT_MAXIMUM, message="told", ready=True):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
-    return Grant(
-        replicas=len(keep) + len(create),
-        keep=_uids(keep),
-        release=_uids(release),
-        create=slots,
-        limit=limit,
-        message=message,
-    )
+    return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), limit, message)
 
 
 def _uids(names):

@@ -119,7 +119,7 @@ def test_what_one_namespace_asks_new_nodes_for_keeps_no_other_from_its_share_of_
     waits = asking("x", 1, waits="m0", shape=make_shape(4), team="x", age=9)
     nodes = (make_node("n1", 2), make_node("n2", 2))
     granted = allocate(snapshot(waits, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
-    assert {uid: grant.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
+    assert {uid: grant.assignment.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
 
 
 def test_a_guarantee_is_taken_back_from_them_as_ever():

@@ -56,6 +56,6 @@ def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
 
 def test_it_moves_where_a_brake_lets_fewer_pods_go_for_the_taker():
     allocation = decided(brakes=Brakes(for_one=1))
-    assert allocation["b"].release == ("b-w0",)
-    assert allocation["c"].release == ()
+    assert allocation["b"].assignment.release == ("b-w0",)
+    assert allocation["c"].assignment.release == ()
     assert {taker.team for taker in allocation.taken.values()} == {"a"}

@@ -50,7 +50,7 @@ class Allocation(Mapping[str, Grant]):
             assignment, why = self.assignment(uid), self._why(entry)
             takers = entry.takers if assignment.release else ()
             self._grants[uid] = Grant(
-                *assignment,
+                assignment,
                 why.limit,
                 why.message,
                 why.wake_at,

@@ -81,7 +81,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """What the job gets in this allocation."""
     grant = allocation[job.uid]
     asks = grant.limit == Limit.WAITING_FOR_NODES
-    size = 0 if asks else grant.replicas
+    size = 0 if asks else grant.assignment.replicas
     gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
