@@ -52,8 +52,7 @@ def no_answer(limit: str, message: str) -> Answer:
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
     """What a suspended job asks for once it is not suspended any more, from `now` on."""
-    assert obs.job.spec is not None, "asked of jobs whose spec could be read"
-    spec = obs.job.spec.model_copy(update={"suspend": False})
+    spec = obs.spec.model_copy(update={"suspend": False})
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 

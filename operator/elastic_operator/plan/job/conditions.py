@@ -103,8 +103,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), told
-        assert obs.job.spec is not None
-        until = f"the minimum of {obs.job.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)

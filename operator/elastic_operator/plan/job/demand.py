@@ -60,8 +60,7 @@ def job_shape(
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
-    job, status, spec = obs.job, obs.status, obs.job.spec
-    assert spec is not None, "a job whose spec cannot be read is not the allocator's"
+    job, status, spec = obs.job, obs.status, obs.spec
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
     running = obs.wants_pods and status.target_replicas > 0
     after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)

@@ -13,8 +13,7 @@ from elastic_operator.plan.job.survivors import ASK_SECONDS, decided_at, survivo
 
 def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
     """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
-    assert obs.job.spec is not None
-    patience, disruption = obs.job.spec.recovery.node_loss_seconds, obs.job.disruption
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.disruption
     unready = {node: unready_since[node] for pod in obs.job.pods if (node := pod.node) and node in unready_since}
     if not unready:
         return obs
@@ -41,11 +40,10 @@ def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float
 
 def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
     """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
-    assert obs.job.spec is not None
     left = survivors(obs.job, obs.status, unready)
     if left is None:
         return obs
-    patience, disruption = obs.job.spec.recovery.node_loss_seconds, obs.job.disruption
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.disruption
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
     begins = min(times, default=inf) + patience - ASK_SECONDS
     if now < begins:
@@ -55,6 +53,5 @@ def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) 
 
 def why_lost(obs: Observation, node: str, since: float) -> str:
     """Why the pods on that node are lost, in words."""
-    assert obs.job.spec is not None
-    patience = obs.job.spec.recovery.node_loss_seconds
+    patience = obs.spec.recovery.node_loss_seconds
     return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.job.observation import Observation, set_condition
-from elastic_operator.plan.job.unplaceable import is_awaited, minimum, try_later
+from elastic_operator.plan.job.unplaceable import is_awaited, try_later
 
 NOT_STARTED_SECONDS = 60
 LONGEST_NOT_STARTED_SECONDS = 3600
@@ -37,7 +37,7 @@ def not_started(obs: Observation, now: float) -> Observation:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
     times = NOT_STARTED_SECONDS, LONGEST_NOT_STARTED_SECONDS
-    obs = try_later(obs, now, left, why, least=minimum(obs), times=times)
+    obs = try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times)
     reason = due[0].main.waiting_reason or "ContainerCreating"
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
     return replace(obs, status=status)

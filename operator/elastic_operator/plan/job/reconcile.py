@@ -61,13 +61,11 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
-    assert obs.job.spec is not None
     now = len(obs.live)
-    reached = [size for size in obs.job.spec.sizes() if now <= size <= now + len(slots)]
+    reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
     has_master = bool(slots) and slots[0].role == ROLE_MASTER
     return slots[: max(reached[-1] - now, has_master)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
-    assert obs.job.spec is not None
-    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)
+    return len(slots) >= obs.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)

@@ -15,7 +15,6 @@ from elastic_worker.contract import ROLE_MASTER
 
 def sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observation:
     """Sort the pods into members and pods that must go, each with the reason."""
-    assert obs.job.spec is not None
     live: list[OwnPod] = []
     to_delete: list[tuple[OwnPod, str]] = []
     for pod in sorted(obs.job.pods, key=master_first):
@@ -29,7 +28,7 @@ def sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observati
             to_delete.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
         elif pod.ended and pod.disrupted:
             to_delete.append((pod, pod.disrupted))
-        elif obs.job.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
+        elif obs.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
             to_delete.append((pod, short_failure(pod)))
         elif not pod.ended:
             live.append(pod)

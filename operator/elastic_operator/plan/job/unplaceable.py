@@ -37,7 +37,6 @@ def shut_out(obs: Observation, now: float) -> Observation:
     They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
     the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
     """
-    assert obs.job.spec is not None
     why = obs.job.shut_out
     going = [pod for pod in obs.live if pod.uid in why]
     if not going:
@@ -47,7 +46,7 @@ def shut_out(obs: Observation, now: float) -> Observation:
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
-        if not obs.job.spec.is_elastic:
+        if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(status, now)
     to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
@@ -56,10 +55,9 @@ def shut_out(obs: Observation, now: float) -> Observation:
 
 def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """Pods of a job below its minimum go if no more can be created before somebody edits it."""
-    assert obs.job.spec is not None
     if not obs.job.needs_edit or not obs.live:
         return obs
-    if len(obs.live) >= obs.job.spec.min_replicas and master_of(obs) is not None:
+    if len(obs.live) >= obs.spec.min_replicas and master_of(obs) is not None:
         return obs
     event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
@@ -71,11 +69,10 @@ def blocked(obs: Observation, now: float) -> Observation:
     Pods that do not make the minimum go meanwhile, since they may stand in others' way, as of two jobs under one quota.
     Leaving pods may be the ones in the way, so these are waited for first.
     """
-    assert obs.job.spec is not None
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.blocked or leaving or obs.job.spec.suspend:
+    if not obs.job.blocked or leaving or obs.spec.suspend:
         return obs
-    least, times = obs.job.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
+    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
     return try_later(obs, now, obs.live, obs.job.blocked, least=least, times=times)
 
 
@@ -96,7 +93,7 @@ def stuck(obs: Observation, now: float) -> Observation:
     times = UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS
     if _asks_for_nodes(obs, due[0]):
         why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return try_later(obs, now, left, why, least=minimum(obs), times=times, waits_for="Nodes")
+        return try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times, waits_for="Nodes")
     why = f"{UNPLACED} {due[0].name}: {due[0].unschedulable}"
     return try_later(obs, now, left, why, least=1, times=times)
 
@@ -127,13 +124,7 @@ def _patience(obs: Observation, pod: OwnPod) -> float:
 def _asks_for_nodes(obs: Observation, pod: OwnPod) -> bool:
     """Whether no node was chosen for it, and the pods with a node do not make the minimum."""
     placed = sum(member.node is not None for member in obs.live)
-    return obs.job.provisioning is not None and pod.node is None and placed < minimum(obs)
-
-
-def minimum(obs: Observation) -> int:
-    """The fewest pods that the job may run with."""
-    assert obs.job.spec is not None
-    return obs.job.spec.min_replicas
+    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
 
 
 def try_later(
