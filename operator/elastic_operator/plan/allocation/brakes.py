@@ -44,8 +44,12 @@ class Braked:
 
 
 def taker_of(entry: Entry) -> Taker:
-    """The team and uid under which the brakes count it. Namespaces without a policy are one team (111)."""
-    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.brake_key)
+    """The team and uid under which the brakes count it.
+
+    Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
+    """
+    team = entry.account.outward[0].team.name if entry.account else entry.team
+    return Taker(team, entry.gang or entry.demand.uid)
 
 
 class Tally:

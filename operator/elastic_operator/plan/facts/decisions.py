@@ -38,9 +38,8 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released,
-    uid to name; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose
-    pods for it.
+    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released, and
+    `givers` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some takers are of other teams.
     """
 
     assignment: Assignment
@@ -49,7 +48,7 @@ class Grant:
     wake_at: float | None = None
     takers: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
-    givers: tuple[str, ...] = ()
+    givers: Mapping[str, str] = field(default_factory=dict)
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
         """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
@@ -66,7 +65,7 @@ class Grant:
             takers = {uid: name for uid, name in self.takers.items() if uid not in without}
             return replace(self, assignment=Assignment(len(keep) + len(create), keep, release, create), takers=takers)
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers=())
+        return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers={})
 
 
 @dataclass(frozen=True, slots=True)

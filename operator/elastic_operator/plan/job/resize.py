@@ -80,7 +80,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.givers:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     withdrawn = after < before and not planned
     status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
