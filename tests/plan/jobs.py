@@ -84,7 +84,16 @@ def make_job(pods=None, *, spec=None, status=None, **fields):
         "status": status or make_status(replicas=len(pods)),
         "pods": pods,
     }
-    return Job(**{**defaults, **fields})
+    return with_facts(Job(**defaults), **fields)
+
+
+def with_facts(job, **fields):
+    """The job with these fields, each wherever it stands in it."""
+    for part in ("heard", "around"):
+        known = getattr(job, part)
+        theirs = {name: fields.pop(name) for name in [*fields] if hasattr(known, name)}
+        job = replace(job, **{part: replace(known, **theirs)})
+    return replace(job, **fields)
 
 
 def make_grant(*, keep=(), create=(), release=(), limit=Limit.AT_MAXIMUM, message="told", ready=True):

@@ -26,6 +26,7 @@ from tests.plan.jobs import (
     reasons,
     see,
     started,
+    with_facts,
 )
 
 QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
@@ -314,7 +315,7 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(replace(job, status=planned.status, uncounted=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), uncounted=""), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
@@ -324,11 +325,12 @@ def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    forbidden = replace(job, status=planned.status, ignored_priority=("PriorityClassNotAllowed", "not that one"))
+    odd = "PriorityClassNotAllowed", "not that one"
+    forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(replace(job, status=planned.status, ignored_priority=("", "")), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=("", "")), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 

@@ -17,7 +17,17 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, JobStatus, LastFailure, Retry
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.disruption import Disruption
-from elastic_operator.plan.facts.job import Group, Job, LastOutput, MainContainer, OwnPod, Provisioning, Quiet
+from elastic_operator.plan.facts.job import (
+    Group,
+    Heard,
+    Job,
+    JobSurroundings,
+    LastOutput,
+    MainContainer,
+    OwnPod,
+    Provisioning,
+    Quiet,
+)
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_operator.plan.facts.snapshot import (
     Brake,
@@ -117,10 +127,13 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    report=maybe(REPORTS),
-    group=maybe(facts(Group)),
-    disruption=maybe(facts(Disruption)),
-    quiet=maybe(facts(Quiet)),
+    heard=facts(Heard, report=maybe(REPORTS), group=maybe(facts(Group))),
+    around=facts(
+        JobSurroundings,
+        unready=some(st.tuples(WORDS, TIMES)),
+        disruption=maybe(facts(Disruption)),
+        quiet=maybe(facts(Quiet)),
+    ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
 TAKERS = st.builds(Taker, WORDS, WORDS)
@@ -176,7 +189,7 @@ def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 2)
+    assert (document["kind"], document["version"]) == ("World", 3)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
 
@@ -207,11 +220,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 3}, "f: version: 3: must be 2; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 2"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 3; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 3"),
         (lambda _: [1], "f: kind: None: must be World"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 2}, "missing required field `world`"),
+        (lambda d: {"kind": d["kind"], "version": 3}, "missing required field `world`"),
         (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
         (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.writes.troubles import Troubles
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts, Heard
+from elastic_operator.read.jobs import Facts
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.touched import Touched, drop_absent
@@ -181,7 +181,7 @@ class StoredWorld:
             blocked=self._troubles.blocked(uid),
             refused=self._troubles.refused(uid, meta.generation),
             report=self._report(uid),
-            heard=self._heard(uid),
+            answered=self._heard(uid),
             group=self._group(uid),
         )
         pods = own if as_they_are else self._as_read(uid, meta.namespace, own)

@@ -70,8 +70,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         wait = int(obs.hold_until - now + 0.999)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
-    if job.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.trouble
+    if job.heard.trouble:
+        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
     if status.target_replicas == 0 or nodes_asked:
         told = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
@@ -143,9 +143,9 @@ def _kept(obs: Observation) -> str:
     """
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.disruption is None:
+    if not obs.kept_nodes or obs.job.around.disruption is None:
         return ""
-    many = f"{obs.job.disruption.away} of {obs.job.disruption.of} nodes"
+    many = f"{obs.job.around.disruption.away} of {obs.job.around.disruption.of} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 

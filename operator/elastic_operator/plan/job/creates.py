@@ -27,7 +27,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             obs.status.master_epoch or 0,
             membership,
             old_secret=_old_secret(obs),
-            own_class=bool(obs.job.left_out),
+            own_class=bool(obs.job.around.left_out),
         )
         for slot in slots
     )

@@ -70,7 +70,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.priority,
+        priority=job.around.priority,
         created=job.created,
         sizes=sizes,
         master=kept_from(shape.master, avoided),

@@ -37,7 +37,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
     An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
     minimum any change from outside ends it: the job loses nothing by another try.
     """
-    status, quiet = obs.status, obs.job.quiet
+    status, quiet = obs.status, obs.job.around.quiet
     if status.held_until is None:
         if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MOST_CHANGES:
             return obs

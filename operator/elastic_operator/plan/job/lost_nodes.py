@@ -13,7 +13,7 @@ from elastic_operator.plan.job.survivors import ASK_SECONDS, decided_at, survivo
 
 def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
     """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.disruption
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
     unready = {node: unready_since[node] for pod in obs.job.pods if (node := pod.node) and node in unready_since}
     if not unready:
         return obs
@@ -43,7 +43,7 @@ def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) 
     left = survivors(obs.job, obs.status, unready)
     if left is None:
         return obs
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.disruption
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
     begins = min(times, default=inf) + patience - ASK_SECONDS
     if now < begins:

@@ -36,7 +36,7 @@ sooner.
 
 def report_of(obs: Observation) -> Report | None:
     """The report of the master that is a member; None without a credible one."""
-    report, master = obs.job.report, master_of(obs)
+    report, master = obs.job.heard.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None

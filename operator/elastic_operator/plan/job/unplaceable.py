@@ -37,7 +37,7 @@ def shut_out(obs: Observation, now: float) -> Observation:
     They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
     the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
     """
-    why = obs.job.shut_out
+    why = obs.job.around.shut_out
     going = [pod for pod in obs.live if pod.uid in why]
     if not going:
         return obs
@@ -70,10 +70,10 @@ def blocked(obs: Observation, now: float) -> Observation:
     Leaving pods may be the ones in the way, so these are waited for first.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.blocked or leaving or obs.spec.suspend:
+    if not obs.job.heard.blocked or leaving or obs.spec.suspend:
         return obs
     least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
-    return try_later(obs, now, obs.live, obs.job.blocked, least=least, times=times)
+    return try_later(obs, now, obs.live, obs.job.heard.blocked, least=least, times=times)
 
 
 def stuck(obs: Observation, now: float) -> Observation:
