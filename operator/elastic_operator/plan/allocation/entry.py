@@ -172,11 +172,6 @@ class Entry:
         """The GPUs of the pods that it has and gets, by what its template asks for now."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
 
-    @property
-    def largest_gpus(self) -> int:
-        """The GPUs of its largest size."""
-        return self.demand.gpus_at(self.sizes[-1]) if self.sizes else 0
-
 
 def keep_order(member: Member) -> tuple[bool, int, str]:
     """Sorts members, those to keep longest first: the master, then workers by index."""

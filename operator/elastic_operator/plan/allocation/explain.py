@@ -138,7 +138,7 @@ class Explainer:
             return _other_resources(need)
         if self._supplies.without_others(need.entry, supply.ask) < need.count:
             return _nodes(need)
-        if self._supplies.without_others_of_team(need.entry, supply.ask) >= need.count:
+        if self._supplies.without_others(need.entry, supply.ask, team=need.entry.team) >= need.count:
             return _other_jobs(need)
         return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
 

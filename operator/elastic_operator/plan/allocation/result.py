@@ -88,7 +88,7 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.entries if entry.pending and not entry.pending.nominated]
+        waiting = [entry for entry in self._state.roster.entries if entry.pending and not entry.pending.nominated]
         return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
 
     @cached_property
