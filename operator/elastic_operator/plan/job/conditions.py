@@ -27,12 +27,13 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
     phase, told = _phase(obs, grant, now)
-    status = obs.status
+    status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
+    admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, str, str]] = [
         (ConditionType.READY, phase in READY_TRUE, phase, told),
-        (ConditionType.STALLED, phase in STALLED, phase if phase in STALLED else "Progressing", _if(phase, told)),
+        (ConditionType.STALLED, stalled, *((phase, told) if stalled else ("Progressing", ""))),
         (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
-        (ConditionType.ADMITTED, *_admitted(obs)),
+        (ConditionType.ADMITTED, granted > 0, *admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
     if not status.finished:
@@ -198,18 +199,9 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _if(phase: Phase, told: str) -> str:
-    return told if phase in STALLED else ""
-
-
 def _suspended(obs: Observation) -> tuple[str, str]:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
-
-
-def _admitted(obs: Observation) -> tuple[bool, str, str]:
-    granted = obs.status.target_replicas
-    return (True, "Admitted", f"{pods(granted)} granted.") if granted else (False, "NotAdmitted", "")
 
 
 def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:

@@ -70,13 +70,10 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
         exit_code=last.exit_code,
         log_tail=list(last.lines),
     )
-    if noted == known or (ended_at is None and _is_same_but_later(noted, known)):
+    same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
+    if noted == same:
         return obs
     return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
-
-
-def _is_same_but_later(noted: LastFailure, known: LastFailure | None) -> bool:
-    return known is not None and noted == known.model_copy(update={"time": noted.time})
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:

@@ -55,10 +55,10 @@ def take_report(obs: Observation, now: float) -> Observation:
     latest = next((change for change in report.changes if change.generation == report.generation), None)
     if report.generation == (status.membership_generation or 0):
         return replace(obs, status=status)
-    if latest is not None and _is_measured_later(latest, report):
-        measured_by = report.read_at + MEASURED_SECONDS
-        if now < measured_by:
-            return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+    measured_by = report.read_at + MEASURED_SECONDS
+    may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
+    if may_be_measured and report.state == "Running" and now < measured_by:
+        return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
     failed = status.total_failures + new_failures(obs)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*obs.events, _formed(report, latest)) if report.members else obs.events
@@ -180,11 +180,6 @@ def _is_of(told: GroupChange, change: Change) -> bool:
         return in_time
     same_way = (told.after > told.before) == (change.to > change.from_) and told.after != told.before
     return in_time and same_way and told.after == change.to
-
-
-def _is_measured_later(latest: GroupChange, report: Report) -> bool:
-    """Whether its cost is expected to be reported later."""
-    return latest.pause_seconds is None and latest.before > 0 and report.state == "Running"
 
 
 def _formed(report: Report, latest: GroupChange | None) -> Event:
