@@ -106,7 +106,9 @@ def _uids(names):
 
 
 def see(job, *, now=200.0, unready=None) -> Observation:
-    return observe(job, {n: START + t for n, t in (unready or {}).items()}, START + now)
+    since = {name: START + time for name, time in (unready or {}).items()}
+    here = {pod.node: since[pod.node] for pod in job.pods if pod.node in since}
+    return observe(with_facts(job, unready=here), START + now)
 
 
 def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from typing import get_type_hints
@@ -50,7 +49,7 @@ from elastic_operator.tools.recording import RecordedJob, Recording
 from tests.api.policies import full_policy
 from tests.plan.allocate.world import make_job, make_node, make_shape
 from tests.plan.jobs import make_spec
-from tests.tools.recordings import make_recording
+from tests.tools.recordings import make_recording, recorded
 
 NUMBERS, WORDS = st.integers(0, 2**53), st.text(max_size=5)
 TIMES = st.floats(-1e12, 1e12) | st.sampled_from([inf, -inf])
@@ -130,7 +129,7 @@ JOBS = facts(
     heard=facts(Heard, report=maybe(REPORTS), group=maybe(facts(Group))),
     around=facts(
         JobSurroundings,
-        unready=some(st.tuples(WORDS, TIMES)),
+        unready=st.dictionaries(WORDS, TIMES, max_size=2),
         disruption=maybe(facts(Disruption)),
         quiet=maybe(facts(Quiet)),
     ),
@@ -159,7 +158,6 @@ RECORDINGS = facts(
     settings=SETTINGS,
     nodes=some(NODES),
     jobs=some(facts(RecordedJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
-    unready=st.dictionaries(WORDS, st.just(-inf) | TIMES, max_size=2),
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
     pending_pods=some(facts(PendingPod, shape=SHAPES)),
@@ -244,8 +242,9 @@ def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, m
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = replace(make_recording([], []), unready={"n1": -inf})
-    assert json.loads(snapshot_file.encode(recording))["world"]["unready"] == {"n1": -snapshot_file.NEVER}
+    recording = make_recording([], [recorded(make_job("a"), around=JobSurroundings(unready={"n1": -inf}))])
+    (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
+    assert job["facts"]["around"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():

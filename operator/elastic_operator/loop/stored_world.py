@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
@@ -93,11 +93,6 @@ class StoredWorld:
     def policies(self) -> Resolved:
         """What the quota policies come to."""
         return self.reader.policies.resolved
-
-    @property
-    def unready(self) -> Mapping[str, float]:
-        """The nodes that are not Ready, with the time since when."""
-        return self.reader.surroundings.unready
 
     def look(self, now: float) -> StoredWorld:
         """This moment, at `now` (epoch seconds on the API server's clock)."""

@@ -174,7 +174,7 @@ class Planner:
             if job.fault:
                 record.aside = None if job.unallocated else demand_while_aside(world, record, job)
         else:
-            obs = observe(job, world.unready, world.now)
+            obs = observe(job, world.now)
             record.until = _valid_until(obs, world.now)
         record.obs = obs
         return obs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -20,10 +20,6 @@ class World(Protocol):
     @property
     def now(self) -> float:
         """Epoch seconds on the API server's clock."""
-
-    @property
-    def unready(self) -> Mapping[str, float]:
-        """Since when each node that is not Ready is so, -inf where it is out of service."""
 
     @property
     def policies(self) -> Resolved:

@@ -80,9 +80,9 @@ class Nodes:
             self._openness = stamp, before if before == now else now
         return self._openness[1]
 
-    def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> tuple[tuple[str, float], ...]:
-        """The nodes of these pods that are not Ready, of all those that are not, each with the time since when."""
-        return tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
+    def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
+        """Of all nodes that are not Ready, those of these pods."""
+        return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
     def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""

@@ -36,22 +36,22 @@ class Surroundings:
         self._specs, self._nodes, self._policies, self._outside = specs, nodes, policies, outside
         self._uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self.unready: Unready = {}
+        self._unready: Unready = {}
         self._seen: object = None
 
     def look(self, now: float) -> bool:
         """Look at all of it, at `now` (epoch seconds); returns whether any job may be judged otherwise than before."""
         teams = self._policies.look()
-        self.unready, openness = self._nodes.unready_since(now), self._nodes.openness()
+        self._unready, openness = self._nodes.unready_since(now), self._nodes.openness()
         self._outside.look(openness, teams, now)
         disruption, served = self._nodes.disruptions.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, self.unready, disruption, openness, teams, served)
+        before, self._seen = self._seen, (self._classes.revision, self._unready, disruption, openness, teams, served)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobSurroundings:
         """Those of one job with these pods."""
         parsed = self._specs.of(body)
-        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self.unready)
+        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
         return JobSurroundings(
             priority=priority.value,
             ignored_priority=priority.ignored,

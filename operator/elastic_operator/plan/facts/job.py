@@ -180,17 +180,17 @@ class JobSurroundings:
     """What one job is judged by beside itself and its pods.
 
     `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `unready` are the nodes
-    of its pods that are not Ready, each with the time since when; `disruption` is set if there are some, and too many
-    nodes are away for any to be given up (86). `shut_out` are its unbound pods (uids) that their planned node does not
-    take any more, each with the reason (142). `grace_ceiling` is the most seconds that its leaving pods get, whatever
-    they were made with. `uncounted` names the devices that it asks for and that are not counted. `left_out` are
-    PriorityClasses in its templates that its pods do not get (97). `quiet` is set if its size was changed often enough
-    for it to matter (143).
+    of its pods that are not Ready, each with the time since when, -inf if somebody has tainted it as out of service.
+    `disruption` is set if there are some, and too many nodes are away for any to be given up (86). `shut_out` are its
+    unbound pods (uids) that their planned node does not take any more, each with the reason (142). `grace_ceiling` is
+    the most seconds that its leaving pods get, whatever they were made with. `uncounted` names the devices that it asks
+    for and that are not counted. `left_out` are PriorityClasses in its templates that its pods do not get (97). `quiet`
+    is set if its size was changed often enough for it to matter (143).
     """
 
     priority: int = 0
     ignored_priority: tuple[str, str] = ("", "")
-    unready: tuple[tuple[str, float], ...] = ()
+    unready: Mapping[str, float] = field(default_factory=dict)
     disruption: Disruption | None = None
     shut_out: Mapping[str, str] = field(default_factory=dict)
     grace_ceiling: int | None = None

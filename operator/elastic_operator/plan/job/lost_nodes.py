@@ -11,10 +11,10 @@ from elastic_operator.plan.job.still_training import fresh_until, still_training
 from elastic_operator.plan.job.survivors import ASK_SECONDS, decided_at, survivors
 
 
-def judge_nodes(obs: Observation, unready_since: Mapping[str, float], now: float) -> Observation:
+def judge_nodes(obs: Observation, now: float) -> Observation:
     """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
     patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
-    unready = {node: unready_since[node] for pod in obs.job.pods if (node := pod.node) and node in unready_since}
+    unready = obs.job.around.unready
     if not unready:
         return obs
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
@@ -51,7 +51,7 @@ def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) 
     return replace(obs, survivors=left)
 
 
-def why_lost(obs: Observation, node: str, since: float) -> str:
+def why_lost(obs: Observation, node: str) -> str:
     """Why the pods on that node are lost, in words."""
-    patience = obs.spec.recovery.node_loss_seconds
+    since, patience = obs.job.around.unready[node], obs.spec.recovery.node_loss_seconds
     return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"

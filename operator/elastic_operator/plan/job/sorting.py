@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from elastic_operator.plan.facts.job import OwnPod
@@ -13,13 +12,13 @@ from elastic_operator.plan.job.observation import Observation, is_superseded, pr
 from elastic_worker.contract import ROLE_MASTER
 
 
-def sort_pods(obs: Observation, unready_since: Mapping[str, float]) -> Observation:
+def sort_pods(obs: Observation) -> Observation:
     """Sort the pods into members and pods that must go, each with the reason."""
     live: list[OwnPod] = []
     to_delete: list[tuple[OwnPod, str]] = []
     for pod in sorted(obs.job.pods, key=master_first):
         if pod.node and pod.node in obs.lost_nodes and not pod.ended:
-            to_delete.append((pod, why_lost(obs, pod.node, unready_since[pod.node])))
+            to_delete.append((pod, why_lost(obs, pod.node)))
         elif pod.deleting_since is not None:
             continue
         elif pod.incarnation != obs.status.incarnation:
