@@ -25,7 +25,7 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
@@ -137,7 +137,7 @@ class Ours:
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
-        obs = known.obs = observe(known.job, unready, now)
+        obs = known.obs = observe(known.job, now)
         undecided = obs.commit or obs.status is not obs.job.status
         times = (time for time in (*obs.wake_at, obs.hold_until) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
@@ -157,8 +157,14 @@ class Ours:
         report = self._report(known, job, pods, now) if known.job.spec and known.job.spec.is_elastic else None
         same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
         known.pods = pods
-        if not same or report != known.job.report or unready.keys() & {pod.node for pod in pods.values()}:
-            known.job = replace(known.job, pods=tuple(pods.values()), report=report)
+        here = {pod.node: unready[pod.node] for pod in pods.values() if pod.node and pod.node in unready}
+        if not same or report != known.job.heard.report or here != known.job.around.unready:
+            known.job = replace(
+                known.job,
+                pods=tuple(pods.values()),
+                heard=Heard(report=report),
+                around=replace(known.job.around, unready=here),
+            )
 
     def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
         """What the master says of its group; a script with the library says how many samples it has seen."""
@@ -297,7 +303,7 @@ def _new_job(trace: JobTrace) -> Job:
         created=EPOCH + trace.arrives,
         status=JobStatus(),
         spec=_spec(trace),
-        priority=trace.priority,
+        around=JobSurroundings(priority=trace.priority),
         start_seconds=SETTINGS.start_timeout_seconds,
     )
 

@@ -55,7 +55,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         prints = {role: fingerprint(spec, role) for role in ROLES}
         job = make_job(pods, spec=spec, status=JobStatus(**status), fingerprints=prints)
         shapes = Shapes(SETTINGS, claims=CLAIMS, volumes=VOLUMES, classes=Store()).of(job)
-        seen = observe(job, {}, START)
+        seen = observe(job, START)
         demand = demand_of(seen, shapes)
         grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
         plan = reconcile(seen, grant, now=START)

@@ -29,6 +29,7 @@ from tests.plan.jobs import (
     reasons,
     see,
     started,
+    with_facts,
 )
 from tests.plan.jobs import plan as planned
 
@@ -74,7 +75,7 @@ def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod
 
 
 def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
-    job = replace(unread(group(3)), priority=7)
+    job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
     assert (claim.priority, claim.sizes, claim.takes) == (7, (2, 3, 4), False)
 
@@ -149,7 +150,7 @@ class TestAJobWhoseSpecIsNoUse:
         assert done.creates == ()
         assert reasons(done)["FullSize"] == ("False", "InvalidSpec")
         ready = done.status.condition(ConditionType.READY)
-        assert "its 3 pods go on, and none is made" in ready.message
+        assert "it goes on with 3 pods and gets no more" in ready.message
 
     @pytest.mark.parametrize("left", [(make_pod("master-0"),), (make_pod("worker-0"), make_pod("worker-1"))])
     def test_gives_back_what_does_not_make_its_minimum(self, why, left):

@@ -1,6 +1,5 @@
 """Pods that train on without a lost node are left alone in Torchrun mode; those that wait for it are replaced."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import Group, MainContainer
 from elastic_operator.plan.job.survivors import ASK_SECONDS
-from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started
+from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
 PODS = (*group(2), make_pod("worker-2", node="n2"))
 LEFT = frozenset(pod.uid for pod in PODS[:3])
@@ -62,7 +61,7 @@ def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     """A new leader, or a short nodeLossSeconds."""
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
     assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
-    asked = replace(seen.job, group=Group(START + DUE))
+    asked = with_facts(seen.job, group=Group(START + DUE))
     late = see(asked, now=DUE + ASK_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
     assert see(asked, now=DUE + ASK_SECONDS - 1, unready={"n2": 100}).wake_at == (START + DUE + ASK_SECONDS,)

@@ -183,7 +183,7 @@ class Checker:
             if write.verb == "DELETE" and is_master(write.pod) and not ended(write.pod):
                 uid = owner_of(write.pod)["uid"]
                 left = [name_of(p) for p in self.pods_of(uid) if staying(p)]
-                moves = uid in allocation and any(slot.role == "master" for slot in allocation[uid].create)
+                moves = uid in allocation and any(slot.role == "master" for slot in allocation[uid].assignment.create)
                 require(not left or moves, f"the master {name_of(write.pod)} is deleted, and {left} stay")
 
     def pods_of(self, job: str) -> list[Body]:

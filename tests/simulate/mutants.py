@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Nomination, Plan
+from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
@@ -214,8 +214,8 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, assignment: Assignment | None, now: float) -> Plan:
-    return replace(plan_aside(job, assignment, now), status=job.status)
+def _untold(job: Job, release: Collection[str], now: float) -> Plan:
+    return replace(plan_aside(job, release, now), status=job.status)
 
 
 def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:

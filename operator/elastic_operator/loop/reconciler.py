@@ -144,7 +144,8 @@ class Reconciler:
         try:
             assignment = allocation.assignment(job.uid) if job.uid in allocation else None
             held = self.making_way.held(job.uid)
-            plan = self._planner.plan_aside(job, held.assignment(assignment) if assignment is not None else None, now)
+            release = frozenset(assignment.release) - held.pods if assignment is not None else ()
+            plan = self._planner.plan_aside(job, release, now)
             waits, wait = bool(held.pods), NOT_FRESH_SECONDS if held.pods else RESYNC_SECONDS
             fault = self._bulkhead.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
@@ -165,17 +166,17 @@ class Reconciler:
         """Make the job's plan and start on it."""
         job = obs.job
         grant, held = allocation.get(job.uid), self.making_way.held(job.uid)
+        assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = held.grant(grant, obs)
         plan = self._planner.plan(obs, grant, now)
         plan = replace(plan, route=changed_route(self._stores, job, plan.route), status=self._told(obs, plan.status))
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
-        goes = grant is not None and (bool(grant.release) or not held.pods)
+        goes = grant is not None and (bool(grant.assignment.release) or not held.pods)
         before = self.making_way.before(job.uid, plan) if goes else (lambda: None)
         wait = min(self.dispatcher.start(body, job, plan, before=before), NOT_FRESH_SECONDS if held.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
-        assignment = allocation.assignment(job.uid) if grant else None
         self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)

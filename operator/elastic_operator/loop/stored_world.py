@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
@@ -12,14 +12,14 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.memory import Remembered, Touched, drop_absent
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts, Heard
+from elastic_operator.read.jobs import Facts
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -86,11 +86,6 @@ class StoredWorld:
     def policies(self) -> Resolved:
         """What the quota policies come to."""
         return self.reader.policies.resolved
-
-    @property
-    def unready(self) -> Mapping[str, float]:
-        """The nodes that are not Ready, with the time since when."""
-        return self.reader.surroundings.unready
 
     def look(self, now: float) -> StoredWorld:
         """This moment, at `now` (epoch seconds on the API server's clock)."""
@@ -179,7 +174,7 @@ class StoredWorld:
             blocked=trouble.blocked,
             refused=trouble.refusal(meta.generation),
             report=self._report(uid),
-            heard=self._heard(uid),
+            answered=self._heard(uid),
             group=self._group(uid),
         )
         pods = own if as_they_are else self._as_read(uid, meta.namespace, own)

@@ -43,7 +43,7 @@ def _kept_nodes(jobs: list[JobPicture]) -> Metric:
 
 def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.obs.job.uncounted) for job in jobs)
+    value = sum(bool(job.obs.job.around.uncounted) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 

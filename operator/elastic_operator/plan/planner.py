@@ -17,7 +17,7 @@ from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
-from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
@@ -174,7 +174,7 @@ class Planner:
             if job.fault:
                 record.aside = None if job.unallocated else demand_while_aside(world, record, job)
         else:
-            obs = observe(job, world.unready, world.now)
+            obs = observe(job, world.now)
             record.until = _valid_until(obs, world.now)
         record.obs = obs
         return obs
@@ -296,9 +296,9 @@ class Planner:
         """What is done for the job, given what it gets."""
         return reconcile(obs, grant, now=now)
 
-    def plan_aside(self, job: Job, assignment: Assignment | None, now: float) -> Plan:
-        """What is done for a job that is set aside."""
-        return plan_aside(job, assignment, now)
+    def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
+        """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
+        return plan_aside(job, release, now)
 
 
 def _valid_until(obs: Observation, now: float) -> float:

@@ -20,6 +20,7 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.holding import as_it_is
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
@@ -99,11 +100,13 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             found[job.uid] = TWO_MASTERS
         elif assignment.create and after.release and all(slot.node for slot in assignment.create):
             found[job.uid] = (
-                f"Of the {assignment.replicas} pods that it would have, {len(after.release)} would go at once."
+                f"It would have {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            told = f"{name} would lose {len(assignment.release)} pods for it, and get {len(after.create)} back at once."
+            told = (
+                f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
+            )
             found |= dict.fromkeys(first.job_takers(job.uid), told)
     return found
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Heard, Job, JobSurroundings, OwnPod
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.sightings import Sightings
-from elastic_operator.read.specs import Specs, class_named_by
-from elastic_operator.read.surroundings import JobSurroundings, Surroundings
+from elastic_operator.read.specs import Specs
+from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
-
-
-class Heard(NamedTuple):
-    """What is heard of a job beside its object and its pods, by the names in `Job`."""
-
-    trouble: str
-    blocked: str
-    refused: str
-    report: Report | None
-    heard: float | None
-    group: Group | None
 
 
 class Facts(NamedTuple):
@@ -67,8 +56,8 @@ class Jobs:
     def facts(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> Facts:
         """The facts of one job now."""
         around = self._surroundings.of(body, pods)
-        if not around.nodes.unready:
-            heard = heard._replace(heard=-inf, group=NOBODY_ASKS)
+        if not around.unready:
+            heard = replace(heard, answered=-inf, group=NOBODY_ASKS)
         return Facts(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
 
     def job(self, facts: Facts) -> Job:
@@ -86,22 +75,15 @@ class Jobs:
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             unused_flags=parsed.unused,
-            priority=around.priority.value,
-            ignored_priority=around.priority.ignored,
             pods=tuple(map(self._sightings.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
-            disruption=around.nodes.disruption,
-            shut_out=dict(around.nodes.shut_out),
-            uncounted=around.uncounted,
-            left_out=around.left_out,
-            grace_ceiling=around.grace_ceiling,
             start_seconds=self._settings.start_timeout_seconds,
             unkept=self._dropped_fields.fields,
-            quiet=around.quiet,
             what_if=meta.annotations.what_if,
-            **facts.heard._asdict(),
+            heard=facts.heard,
+            around=around,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
@@ -122,7 +104,6 @@ class Jobs:
             pods=pods,
             fault=fault.message if fault else "",
             unallocated=fault is not None and fault.in_allocation,
-            priority=self._surroundings.priority(class_named_by(body)).value,
+            around=self._surroundings.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
-            grace_ceiling=self._surroundings.grace_ceiling(meta.namespace),
         )

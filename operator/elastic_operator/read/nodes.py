@@ -12,7 +12,6 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.allocation.fit import why_closed
-from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.plan.job.holding import stays
@@ -38,18 +37,6 @@ class Openness(NamedTuple):
     def why_closed(self, name: str) -> str:
         """Why no new pods go to that node, in words; "" if they do."""
         return self.closed.get(name, "") if name in self.names else "gone"
-
-
-class JobNodes(NamedTuple):
-    """What has happened to the nodes of a job's pods.
-
-    `unready` are those of them that are not Ready, with the time since when. `disruption` is set if there are some, and
-    too many nodes are away for its own to be given up. `shut_out` is as in `Job`.
-    """
-
-    unready: tuple[tuple[str, float], ...]
-    disruption: Disruption | None
-    shut_out: tuple[tuple[str, str], ...]
 
 
 class Nodes:
@@ -95,15 +82,14 @@ class Nodes:
         drop_absent(known.keys(), self._why_closed.kept)
         return Openness(frozenset(known), {name: why for name, why in known.items() if why})
 
-    def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
-        """The nodes of a job with these pods; `unready` are all nodes that are not Ready."""
-        down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
-        return JobNodes(down, self.disruptions.present if down else None, self._shut_out(pods))
+    def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
+        """Of all nodes that are not Ready, those of these pods."""
+        return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
-    def _shut_out(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+    def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
-        return tuple((pod.uid, why) for pod, node in pinned if (why := self._why_shut_out(pod, node)))
+        return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
         """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).

@@ -43,10 +43,10 @@ class Parsed:
         """
         return self.spec is not None and self.spec.is_elastic
 
-    def with_grace_up_to(self, seconds: int) -> JobSpec | None:
-        """The spec, with the grace of its pods cut to that."""
+    def with_grace_up_to(self, seconds: int | None) -> JobSpec | None:
+        """The spec, with the grace of its pods cut to that; None: as it is."""
         spec = self.spec
-        if spec is None or spec.elasticity.grace_period_seconds <= seconds:
+        if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
             return spec
         elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
         return spec.model_copy(update={"elasticity": elasticity})

@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, JobSurroundings
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.job.demand import JobShape, job_shape
@@ -121,20 +121,20 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
         created=recording.now,
         status=JobStatus(),
         spec=spec,
-        priority=priority,
+        around=JobSurroundings(priority=priority),
     )
 
 
 def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
     """The job after the edit, with its pods and its status as they were. What was wrong with its spec is gone."""
+    around = job.around
     return replace(
         job,
         spec=spec,
         generation=job.generation + 1,
-        priority=priorities.get(spec.priority_class_name, job.priority),
+        around=replace(around, priority=priorities.get(spec.priority_class_name, around.priority)),
+        heard=replace(job.heard, refused="", blocked=""),
         invalid="",
-        refused="",
-        blocked="",
         fault="",
         unallocated=False,
     )

@@ -42,7 +42,7 @@ class Decision:
     def replicas(self) -> int:
         """The pods that it gets, or keeps."""
         going = {pod.uid for pod in self.plan.deletes}
-        return self.grant.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
+        return self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
 
     @property
     def gpus_held(self) -> int:
@@ -57,7 +57,8 @@ class Decision:
         if self.grant is None:
             going = {pod.uid for pod in self.plan.deletes}
             return sum(pod.gpus for pod in self._staying if pod.uid not in going)
-        return self._gpus(slot.role for slot in (*self.placed(self.grant.keep), *self.grant.create))
+        gets = self.grant.assignment
+        return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
 
     @property
     def limit(self) -> str:
@@ -127,7 +128,7 @@ def _decision(
             assert aside is not None, "the job is there"
             obs = aside
     if obs.job.fault:
-        plan = planner.plan_aside(obs.job, allocation.assignment(uid) if grant else None, world.now)
+        plan = planner.plan_aside(obs.job, grant.assignment.release if grant else (), world.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -26,7 +26,6 @@ class RecordedWorld:
         self._jobs = {job.facts.uid: job for job in recording.jobs}
         self._pending = recording.pending_pods
         self.now, self.empty = recording.now, recording.settings
-        self.unready: Mapping[str, float] = recording.unready
         flavors = [flavor.name for flavor in self.empty.flavors]
         self.policies = resolve(recording.policies, recording.namespaces, flavors=flavors)
 

@@ -52,7 +52,6 @@ class Recording:
     settings: Snapshot
     nodes: tuple[Node, ...]
     jobs: tuple[RecordedJob, ...]
-    unready: Mapping[str, float] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
@@ -70,7 +69,6 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         settings=world.empty,
         nodes=snapshot.nodes,
         jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
-        unready=world.unready,
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,

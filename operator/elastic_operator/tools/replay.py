@@ -79,9 +79,12 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     """The grant; its pods go by their roles and nodes."""
     if d.grant is None:
         return None
-    told = {"keep": plain(d.placed(d.grant.keep)), "release": plain(d.placed(d.grant.release))}
+    gets = d.grant.assignment
+    pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
     takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
-    return {**plain(d.grant), **told, **takers}
+    told = plain(d.grant)
+    del told["assignment"]
+    return {"replicas": gets.replicas, **plain(pods), **told, **takers}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -106,8 +109,8 @@ def _below(d: Decision) -> Iterator[str]:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
     if d.grant is not None:
-        create = d.grant.create
-        moves = (("keep", d.placed(d.grant.keep)), ("release", d.placed(d.grant.release)), ("create", create))
+        gets = d.grant.assignment
+        moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.takers:
             yield f"released for: {', '.join(names_of(d.grant.takers))}"

@@ -65,7 +65,7 @@ def gang_under_a_limit(workers: int) -> None:
     jobs = [make_job(f"j{i:05}", 1, 5, on=" ".join(places[i : i + 5]), age=i) for i in range(0, workers, 5)]
     gang = make_job("gang", workers // 2, priority=1)
     granted = allocate(make_snapshot(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
-    assert len(granted.create) == workers // 2
+    assert len(granted.assignment.create) == workers // 2
 
 
 def gang_against_one_job(workers: int) -> None:
@@ -73,7 +73,7 @@ def gang_against_one_job(workers: int) -> None:
     nodes, borrower = borrowed(workers)
     gang = make_job("gang", workers // 4, team="owner")
     teams = [make_team("owner", workers), make_team("borrower", 0)]
-    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].create) == workers // 4
+    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
 
 
 def namespaces_without_a_policy(namespaces: int) -> None:

@@ -52,7 +52,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
     found = steady(Mistaken()).allocate(world(OWNER, TAKER))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].limit == "WouldNotLast"
-    assert "Of the 2 pods that it would have, 2 would go at once" in found["taker"].message
+    assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
     assert found.would_not_last.keys() == {"taker"}
 
 

@@ -31,9 +31,9 @@ def test_the_answer_is_what_the_job_gets_once_it_is_resumed(snapshot, namespace,
     real = SteadyAllocator()
     real.allocate(snapshot)  # an allocator that has decided before, as the planner's has
     got = real.allocate(with_job(snapshot, job))["asks"]
-    assert (told.replicas, told.limit) == (got.replicas, got.limit)
+    assert (told.replicas, told.limit) == (got.assignment.replicas, got.limit)
     assert told.message == (WOULD_NOT_LAST if got.limit == "WouldNotLast" else got.message)
-    assert told.fits is (got.replicas >= allowed[0])
+    assert told.fits is (got.assignment.replicas >= allowed[0])
     assert (told.position is None) is told.fits or not shape.gpus
 
 

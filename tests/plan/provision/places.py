@@ -27,10 +27,12 @@ def with_pods_made(snapshot, granted):
 
 
 def _with_pods(job, grant):
-    kept = [pod for pod in (*job.members, *job.waiting) if pod.uid in grant.keep]
-    for slot in grant.create:
+    kept = [pod for pod in (*job.members, *job.waiting) if pod.uid in grant.assignment.keep]
+    for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         shape = job.master if slot.role == "master" else job.worker
         kept.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports))
-    made = replace(job, members=(), waiting=(), holds_place=grant.replicas > 0, free_up_to=grant.replicas)
+    made = replace(
+        job, members=(), waiting=(), holds_place=grant.assignment.replicas > 0, free_up_to=grant.assignment.replicas
+    )
     return with_members(made, kept)

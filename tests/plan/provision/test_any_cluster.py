@@ -22,7 +22,7 @@ def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(snapshot):
 
 
 def _asks(grant):
-    return any(slot.node is None for slot in grant.create)
+    return any(slot.node is None for slot in grant.assignment.create)
 
 
 @given(autoscaled())
@@ -36,7 +36,7 @@ def test_it_comes_to_rest(snapshot):
         granted = allocate(snapshot)
         snapshot = with_pods_made(_left(snapshot), granted)
     granted = allocate(snapshot)
-    assert not any(grant.create or grant.release for grant in granted.values())
+    assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
 
 
 @given(autoscaled())

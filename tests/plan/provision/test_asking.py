@@ -313,7 +313,7 @@ def test_what_was_carried_out_is_decided_again(nodes):
     for _ in range(2):  # in the first pass, j leaves the room that there is to k
         snapshot = with_pods_made(snapshot, allocate(snapshot))
     granted = allocate(snapshot)
-    assert not any(grant.create or grant.release for grant in granted.values())
+    assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
     assert notation(granted["j"]) == "m0 w0"
 
 

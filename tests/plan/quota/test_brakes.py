@@ -18,7 +18,7 @@ TEAMS = (make_team("red", 4), make_team("blue"))
 
 
 def replicas(allocation):
-    return {uid: allocation[uid].replicas for uid in allocation}
+    return {uid: allocation[uid].assignment.replicas for uid in allocation}
 
 
 def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_brake():
@@ -47,7 +47,7 @@ def test_what_went_for_another_team_counts_for_all_together_only():
     gone = {f"gone-{i}": Taker("green", "other") for i in range(3)}
     for brakes, served in ((Brakes(4, 7, gone=gone), 4), (Brakes(4, 6, gone=gone), 0)):
         found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=brakes))
-        assert found["large"].replicas == served
+        assert found["large"].assignment.replicas == served
         assert [one.brake for _, one in found.braked] == ([] if served else [Brake.IN_ALL])
 
 
@@ -57,7 +57,7 @@ def test_a_limit_that_nobody_set_lets_one_taker_of_a_team_within_its_guarantee_p
     own = {"gone": Taker("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(2, 2, gone=gone, firm=frozenset())))
-        assert found["large"].replicas == served
+        assert found["large"].assignment.replicas == served
         assert not any(one.waits_for_a_person for _, one in found.braked)
 
 

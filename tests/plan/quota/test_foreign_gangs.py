@@ -124,7 +124,7 @@ def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_man
     found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
-    assert sum(len(grant.release) for grant in found.values()) == pods * 8
+    assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
 
 
 def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
@@ -148,7 +148,7 @@ def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominat
         nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.pending_pods[-count:]]
         later = allocator.allocate(replace(snapshot, pending_pods=(*snapshot.pending_pods[:-count], *nominated)))
         assert {plan.uid: plan.node for plan in later.nominations} == first
-        assert sum(len(grant.release) for grant in later.values()) == 64
+        assert sum(len(grant.assignment.release) for grant in later.values()) == 64
 
 
 @pytest.mark.parametrize("limit", ["for_one", "in_all"])
@@ -202,7 +202,7 @@ def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     jobs = (make_job("c", 4, team="c", age=0),)
     teams = (make_team("a"), make_team("b"), make_team("c", 4))
     found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=pods))
-    assert found["c"].replicas == 4
+    assert found["c"].assignment.replicas == 4
     assert len(found.nominations) in {0, 2}
 
 

@@ -51,11 +51,11 @@ def decided(**more):
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     allocation = decided()
     assert allocation.taken == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
-    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == ({"a": "a/a"}, ("c/c",), {})
+    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == ({"a": "a/a"}, {"c": "c/c"}, {})
 
 
 def test_it_moves_where_a_brake_lets_fewer_pods_go_for_the_taker():
     allocation = decided(brakes=Brakes(for_one=1))
-    assert allocation["b"].release == ("b-w0",)
-    assert allocation["c"].release == ()
+    assert allocation["b"].assignment.release == ("b-w0",)
+    assert allocation["c"].assignment.release == ()
     assert {taker.team for taker in allocation.taken.values()} == {"a"}

@@ -257,5 +257,5 @@ def test_what_is_free_on_a_node_that_a_pod_was_nominated_for_is_not_used_meanwhi
     nodes, teams = (make_node("n1", 4, used=1), make_node("n2", 2)), (make_team("a", 3), make_team("b"))
     jobs = (make_job("a", 2, team="a"), make_job("b", 1, 2, team="b", on="n2 n1", shape=make_shape(2)))
     found = allocate(make_snapshot(nodes, jobs, teams=teams, pending_pods=(make_pending(nominated="n1"),)))
-    assert len(found["b"].release) == 1
-    assert [slot.ready for slot in found["a"].create] == [False, False]
+    assert len(found["b"].assignment.release) == 1
+    assert [slot.ready for slot in found["a"].assignment.create] == [False, False]

@@ -37,14 +37,18 @@ def test_nothing_is_taken_from_a_job_that_is_not_preemptible(snapshot):
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         if not job.preemptible and job.wants and len(job.members) in job.sizes and _has_master(job):
-            assert not granted[job.uid].release
+            assert not granted[job.uid].assignment.release
 
 
 @given(shared_snapshots(SHAPES))
 def test_a_job_that_is_not_preemptible_does_not_take_its_team_beyond_its_guarantee(snapshot):
     granted = allocate(snapshot)
     fixed = _use(snapshot, granted, now=False, only_fixed=True)
-    new = [j for j in snapshot.jobs if not j.preemptible and granted[j.uid].create and j.worker.gpus + j.master.gpus]
+    new = [
+        j
+        for j in snapshot.jobs
+        if not j.preemptible and granted[j.uid].assignment.create and j.worker.gpus + j.master.gpus
+    ]
     for team in (team for job in new for team in _path(snapshot, job.namespace)):
         assert fixed[team.name] <= team.quotas["default"].guaranteed, team.name
 
@@ -68,7 +72,7 @@ def test_what_was_carried_out_is_decided_again(snapshot):
     assume(not _gives_up_closed_nodes(snapshot, first))  # else there are fewer GPUs than when it began
     second = allocate(carried_out(snapshot, first))
     assert sizes_of(second) == sizes_of(first)
-    assert not any(grant.create or grant.release for grant in second.values())
+    assert not any(share.create or share.release for share in map(second.assignment, second))
 
 
 @given(shared_snapshots(delays=False))
@@ -78,7 +82,7 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
     leaving = carried_out(snapshot, first, gone=False, only_ready=True)
     second = allocate(leaving)
     whole = [job.uid for job in leaving.jobs if len(job.members) >= job.sizes[0] and _has_master(job)]
-    assert not any(second[uid].release for uid in whole)
+    assert not any(second[uid].assignment.release for uid in whole)
 
 
 @given(shared_snapshots(SHAPES), st.integers(0, 4), st.integers(0, 6))
@@ -156,7 +160,7 @@ def _held(snapshot, uids_of, *, only_fixed=False):
 def _use(snapshot, granted, *, now, only_fixed=False):
     use = _held(
         snapshot,
-        lambda job: {m.uid for m in job.members} if now else set(granted[job.uid].keep),
+        lambda job: {m.uid for m in job.members} if now else set(granted[job.uid].assignment.keep),
         only_fixed=only_fixed,
     )
     for node in snapshot.nodes if now else ():
@@ -166,7 +170,7 @@ def _use(snapshot, granted, *, now, only_fixed=False):
     for job in snapshot.jobs:
         if job.preemptible and only_fixed:
             continue
-        for slot in granted[job.uid].create:
+        for slot in granted[job.uid].assignment.create:
             if slot.ready or not now:
                 for team in _path(snapshot, job.namespace):
                     use[team.name] += (job.master if slot.role == "master" else job.worker).gpus
@@ -175,14 +179,16 @@ def _use(snapshot, granted, *, now, only_fixed=False):
 
 def _gives_up_closed_nodes(snapshot, granted):
     closed = {node.name for node in snapshot.nodes if not node.usable}
-    return any(m.node in closed and m.uid in granted[job.uid].release for job in snapshot.jobs for m in job.members)
+    return any(
+        m.node in closed and m.uid in granted[job.uid].assignment.release for job in snapshot.jobs for m in job.members
+    )
 
 
 def _growing(snapshot, granted, *, now):
     """Teams for which pods with GPUs are to be created."""
     found = {}
     for job in snapshot.jobs:
-        for slot in granted[job.uid].create:
+        for slot in granted[job.uid].assignment.create:
             shape = job.master if slot.role == "master" else job.worker
             if shape.gpus and (slot.ready or not now):
                 found |= {team.name: team for team in _path(snapshot, job.namespace)}

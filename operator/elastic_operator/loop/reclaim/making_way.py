@@ -26,7 +26,7 @@ from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan
+from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
@@ -54,15 +54,12 @@ class Held:
             return grant
         now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
         told = obs.status.condition(ConditionType.FULL_SIZE)
-        size = len(now.keep) + len(now.create)
-        if now.release or size != obs.status.target_replicas or told is None or told.reason not in _REASONS_OF_GRANTS:
+        _, keep, release, create = now.assignment
+        size = len(keep) + len(create)
+        if release or size != obs.status.target_replicas or told is None or told.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = told.observed_generation == obs.job.generation
         return replace(now, limit=Limit(told.reason), message=told.message) if is_of_this_spec else now
-
-    def assignment(self, assignment: Assignment) -> Assignment:
-        """The assignment for now, of a job that gets nothing new."""
-        return assignment._replace(release=tuple(uid for uid in assignment.release if uid not in self.pods))
 
 
 class MakingWay:

@@ -224,7 +224,7 @@ class Nominator:
                 f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
             )
         else:
-            text += " Another node is tried, this one later."
+            text += " Another node is tried; this one is avoided for a while."
         log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
         self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
 

@@ -40,30 +40,6 @@ class Account:
     teams judge it by (111).
     """
 
-    __slots__ = (
-        "alone",
-        "apart_from",
-        "asked",
-        "children",
-        "fixed",
-        "flavor",
-        "foreign",
-        "guaranteed",
-        "leaving",
-        "limit",
-        "outward",
-        "parent",
-        "path",
-        "planned",
-        "quota",
-        "requested",
-        "share",
-        "team",
-        "used",
-        "used_now",
-        "wanted",
-    )
-
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
         self.team, self.flavor = team, flavor
         self.quota = team.quotas.get(flavor, Quota())

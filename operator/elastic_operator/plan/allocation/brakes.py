@@ -39,13 +39,17 @@ class Braked:
         text = f"{pods(self.wanted)} of others would have to go for it at once"
         if self.waits_for_a_person:
             text = f"{text}, more than {self.brake} ({self.limit}) allows"
-            return f"{text}. Have it raised in the operator's settings, if that is what is wanted."
+            return f"{text}. Raise it in the operator's settings if that many evictions are intended."
         return f"{text}, and {self.brake} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
 def taker_of(entry: Entry) -> Taker:
-    """The team and uid under which the brakes count it. Namespaces without a policy are one team (111)."""
-    return Taker(entry.account.outward[0].team.name if entry.account else entry.team, entry.brake_key)
+    """The team and uid under which the brakes count it.
+
+    Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
+    """
+    team = entry.account.outward[0].team.name if entry.account else entry.team
+    return Taker(team, entry.gang or entry.demand.uid)
 
 
 class Tally:

@@ -57,20 +57,12 @@ class Supplies:
             self._known[ask] = self._count(ask)
         return self._known[ask]
 
-    def without_others(self, entry: Entry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit beside those of the job if no other job had any."""
-        return self._without(None, entry, ask)
-
     def on_empty_nodes(self, ask: PodRequirements) -> int:
         """The number of such pods that would fit if the nodes open to them were empty."""
         return sum(self._times(ask, self._state.board.nodes[node].allocatable) for node in ask.hosts)
 
-    def without_others_of_team(self, entry: Entry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit beside those of the job if no other job of its team had any."""
-        return self._without(entry.team, entry, ask)
-
-    def _without(self, team: str | None, entry: Entry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit if, of all jobs or of all of that team, only this entry had any.
+    def without_others(self, entry: Entry, ask: PodRequirements, *, team: str | None = None) -> int:
+        """The number of such pods that would fit if, of all jobs or of those of that team, only this one had any.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
@@ -78,7 +70,7 @@ class Supplies:
         if alone is None:
             alone = {node: self._times(ask, self._freed(team, node, {})) for node in ask.hosts}
             self._times_alone[team, ask] = alone
-        own = {node: load for node, load in _held_by(entry).items() if node in alone}
+        own = {node: load for node, load in _held_by([entry]).items() if node in alone}
         beside_own = sum(self._times(ask, self._freed(team, node, load)) for node, load in own.items())
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
@@ -106,8 +98,8 @@ class Supplies:
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
         if team not in self._held:
-            held_by = _held_by_jobs(self._state) if team is None else _held_by_all(self._state.by_team[team])
-            self._held[team] = held_by
+            roster = self._state.roster
+            self._held[team] = _held_by(roster.entries if team is None else roster.by_team[team])
         free = self._state.board.free_soon(node)
         held: Mapping[str, int] = self._held[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
@@ -135,30 +127,13 @@ def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _held_by_jobs(state: AllocationState) -> Held:
-    """What all jobs hold, by node."""
-    loads = [[member.requests for _, member in residents.values()] for residents in state.residents]
-    for entry in state.entries:
-        for seat in entry.seats:
-            loads[seat.node].append(entry.ask(seat.role).shape.requests)
-    return {node: total_of(held) for node, held in enumerate(loads) if held}
-
-
-def _held_by_all(entries: Iterable[Entry]) -> Held:
+def _held_by(entries: Iterable[Entry]) -> Held:
     """What these jobs hold, by node."""
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
-        for node, load in _held_by(entry).items():
-            loads.setdefault(node, []).append(load)
-    return {node: total_of(held) for node, held in loads.items()}
-
-
-def _held_by(entry: Entry) -> Held:
-    """What one job holds, by node."""
-    loads: dict[int, list[Resources]] = {}
-    for member in entry.kept:
-        if member.uid in entry.at:
-            loads.setdefault(entry.at[member.uid], []).append(member.requests)
-    for seat in entry.seats:
-        loads.setdefault(seat.node, []).append(entry.ask(seat.role).shape.requests)
+        for member in entry.kept:
+            if member.uid in entry.at:
+                loads.setdefault(entry.at[member.uid], []).append(member.requests)
+        for seat in entry.seats:
+            loads.setdefault(seat.node, []).append(entry.ask(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

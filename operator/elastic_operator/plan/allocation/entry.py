@@ -73,11 +73,6 @@ class Entry:
         return self.pending is not None and self.pending.promised
 
     @property
-    def brake_key(self) -> str:
-        """The uid under which the brakes count it; the pods of a gang share one (144)."""
-        return self.gang or self.demand.uid
-
-    @property
     def size(self) -> int:
         """The number of pods that it keeps and gets."""
         return len(self.kept) + len(self.seats)
@@ -117,6 +112,10 @@ class Entry:
         A job without a master counts as if it had one: its new master is still to come.
         """
         return max(0, self.size + (not self.has_master) - self.minimum)
+
+    def is_foreign(self, other: Entry) -> bool:
+        """Whether the other one is of another team, or a pending pod of others: what goes to it is an eviction."""
+        return other.team != self.team or other.pending is not None
 
     def missing(self, size: int) -> tuple[bool, int]:
         """What it lacks for `size`: whether the master, and how many workers."""
@@ -172,11 +171,6 @@ class Entry:
     def gpus(self) -> int:
         """The GPUs of the pods that it has and gets, by what its template asks for now."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
-
-    @property
-    def largest_gpus(self) -> int:
-        """The GPUs of its largest size."""
-        return self.demand.gpus_at(self.sizes[-1]) if self.sizes else 0
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

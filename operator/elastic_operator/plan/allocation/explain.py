@@ -51,8 +51,8 @@ _GROWS_LATER = (
     " or wait."
 )
 _TAKES_NOTHING = (
-    "Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it tried at once,"
-    " or wait."
+    "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
+    " at once, or wait."
 )
 _GROWS_LESS = (
     "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
@@ -138,7 +138,7 @@ class Explainer:
             return _other_resources(need)
         if self._supplies.without_others(need.entry, supply.ask) < need.count:
             return _nodes(need)
-        if self._supplies.without_others_of_team(need.entry, supply.ask) >= need.count:
+        if self._supplies.without_others(need.entry, supply.ask, team=need.entry.team) >= need.count:
             return _other_jobs(need)
         return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
 

@@ -93,7 +93,7 @@ def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Said:
 def _used(account: Account) -> str:
     """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
-    return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
+    return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
 
 
 def _asked(account: Account) -> str:

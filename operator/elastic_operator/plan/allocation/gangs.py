@@ -37,7 +37,7 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
 
 
 def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
-    mark, places, found = state.mark(), state.new_places, dict(hopeless)
+    mark, places, found = state.journal.mark(), state.new_places, dict(hopeless)
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
         serve_minimum(state, entry, found)
@@ -47,7 +47,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
         if not state.taken.brake(gang[0], taken):
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     state.new_places = places
     return False
 

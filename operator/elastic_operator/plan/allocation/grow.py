@@ -72,12 +72,12 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     if not entry.gives or entry.starts_anew:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
-    mark = state.mark()
+    mark = state.journal.mark()
     state.keep_again(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 

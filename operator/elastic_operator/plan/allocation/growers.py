@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Set
+from operator import itemgetter
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
@@ -47,7 +48,7 @@ class Growers:
         """Put a job in."""
         key, place = next_ask(entry, now), turn(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=_place)
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=itemgetter(0))
 
     def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
@@ -56,7 +57,7 @@ class Growers:
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=_place)]
+        del group[bisect_left(group, place, key=itemgetter(0))]
         if not group:
             del groups[key]
 
@@ -122,7 +123,3 @@ class Queue:
 def may_grow(entry: Entry) -> bool:
     """Whether it has its minimum and could reach a larger size."""
     return entry.served and bool(entry.sizes) and entry.next_size is not None
-
-
-def _place(entry: _Placed) -> Turn:
-    return entry[0]

@@ -15,9 +15,8 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
-from elastic_operator.plan.facts.text import names_of
 
-_KEEPS = "So it keeps what it has, and is decided on again with the next change."
+_KEEPS = "It keeps what it has until the next change."
 
 
 class Allocation(Mapping[str, Grant]):
@@ -50,13 +49,13 @@ class Allocation(Mapping[str, Grant]):
             assignment, why = self.assignment(uid), self._why(entry)
             takers = entry.takers if assignment.release else ()
             self._grants[uid] = Grant(
-                *assignment,
+                assignment,
                 why.limit,
                 why.message,
                 why.wake_at,
                 takers=_named(takers),
-                reclaimed=any(_is_other_team(taker, entry) for taker in takers),
-                givers=names_of(_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team)),
+                reclaimed=any(map(entry.is_foreign, takers)),
+                givers=_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
             )
         return self._grants[uid]
 
@@ -89,16 +88,16 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.entries if entry.pending and not entry.pending.nominated]
+        waiting = [entry for entry in self._state.roster.entries if entry.pending and not entry.pending.nominated]
         return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
+        losing = sorted((e for e in self._state.touched if e.gives and e.takers), key=lambda entry: entry.rank)
         found = (
-            _eviction(entry, self.assignment(entry.demand.uid))
-            for entry in sorted(losing, key=lambda entry: entry.rank)
+            Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
+            for e in losing
         )
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
@@ -110,13 +109,14 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def going(self) -> frozenset[str]:
         """All pods (uids) that go for somebody else."""
-        return frozenset(uid for uid, _, _ in self._state.taken.going())
+        return frozenset().union(*self._takers.values())
 
     @cached_property
-    def _takers(self) -> Mapping[Entry, Mapping[str, Entry]]:
-        found: dict[Entry, dict[str, Entry]] = {}
+    def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
+        """By job (uid), its pods (uids) that go for others, each with its taker."""
+        found: dict[str, dict[str, Entry]] = {}
         for uid, owner, taker in self._state.taken.going():
-            found.setdefault(owner, {})[uid] = taker
+            found.setdefault(owner.demand.uid, {})[uid] = taker
         return found
 
     @cached_property
@@ -131,18 +131,17 @@ class Allocation(Mapping[str, Grant]):
 
     def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
-        found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
-        return tuple(taker.demand.uid for taker in sorted(found, key=lambda taker: taker.rank))
+        takers = set(self._takers.get(uid, {}).values())
+        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if one.pending is None)
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.pending for taker in self._takers.get(self._entries[uid], {}).values())
+        return any(taker.pending for taker in self._takers.get(uid, {}).values())
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
-        entry = self._entries[uid]
-        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(entry, {}).items()}
-        return staying(entry.demand, self.assignment(uid), takers, waiting)
+        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(uid, {}).items()}
+        return staying(self._entries[uid].demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -182,16 +181,6 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         losers=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
-
-
-def _eviction(entry: Entry, assignment: Assignment) -> Eviction:
-    takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.demand.uid, assignment.release, _named(takers))
-
-
-def _is_other_team(taker: Entry, entry: Entry) -> bool:
-    """Whether it is of another team, or a pending pod of others."""
-    return taker.team != entry.team or taker.pending is not None
 
 
 def _named(entries: Iterable[Entry]) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ def serve(state: AllocationState) -> None:
     team to take it (32).
     """
     for _ in range(_MOST_REPETITIONS):
-        before = state.mark()
+        before = state.journal.mark()
         minima = Minima(state)
         for tier in Tier:
             minima.serve(tier)
@@ -39,7 +39,7 @@ def serve(state: AllocationState) -> None:
             _grow_all(state, tier)
             give_back(state)
         settle_sizes(state)
-        if state.mark() == before:
+        if state.journal.mark() == before:
             break
         state.divide()
     for entry in state.touched:

@@ -40,11 +40,11 @@ def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequenc
 
 
 def _seat_around(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
-    mark = state.mark()
+    mark = state.journal.mark()
     state.seat(entry, Seat(ROLE_MASTER, *spot))
     if _seat_roles(state, entry, [ROLE_WORKER] * workers):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
@@ -52,10 +52,10 @@ def _seat_alike(state: AllocationState, entry: Entry, roles: Sequence[str]) -> b
     """Seat pods of one shape, and remember the number that did not fit."""
     if not roles or state.board.known_short(entry.worker, len(roles)):
         return not roles
-    mark = state.mark()
+    mark = state.journal.mark()
     if _seat_roles(state, entry, roles):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     state.board.remember_short(entry.worker, len(roles))
     return False
 

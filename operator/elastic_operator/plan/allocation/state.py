@@ -86,21 +86,6 @@ class AllocationState:
         """The snapshot's time."""
         return self.snapshot.now
 
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All entries, in the order in which jobs are served."""
-        return self.roster.entries
-
-    @property
-    def by_account(self) -> dict[Account, list[Entry]]:
-        """The entries that are charged to each account."""
-        return self.roster.by_account
-
-    @property
-    def by_team(self) -> dict[str, list[Entry]]:
-        """The entries of each team."""
-        return self.roster.by_team
-
     # -- what the snapshot says ----------------------------------------------------------------------------------------
 
     def _join(self, entries: Iterable[Entry]) -> None:
@@ -130,7 +115,7 @@ class AllocationState:
         if entry.account and entry.demand.wants:
             most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
             held = sum([member.gpus for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.largest_gpus, held)
+            entry.account.wanted += sign * max(entry.demand.gpus_at(entry.sizes[-1]) if entry.sizes else 0, held)
 
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
@@ -331,14 +316,6 @@ class AllocationState:
             self.seated[seat.node].remove((entry, seat))
         self.charge(entry, sign * entry.ask(seat.role).gpus, planned=not entry.promised)
         self.touched.add(entry)
-
-    def mark(self) -> int:
-        """A point to roll back to."""
-        return self.journal.mark()
-
-    def roll_back(self, mark: int) -> None:
-        """Undo every change since `mark` to entries, accounts and board."""
-        self.journal.roll_back(mark)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

@@ -84,7 +84,7 @@ class Taken:
 
     def goes_on(self, taker: Entry) -> bool:
         """Whether pods were deleted for it within the last minute."""
-        return taker_of(taker) in self.tally.going_on
+        return bool(self.tally.going_on) and taker_of(taker) in self.tally.going_on
 
     # -- brakes --------------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,6 @@ class Taken:
         self._count(uid, goes=not self._keeps(taken[0], taken[1]))
 
     def _count(self, uid: str, *, goes: bool) -> None:
-        """Count the pod if its deletion is an eviction: it goes to another team, or to a pending pod of others."""
+        """Count the pod if its deletion is an eviction."""
         owner, _, taker = self.pods[uid]
-        is_eviction = owner.team != taker.team or taker.pending is not None
-        self.tally.put(uid, taker_of(taker) if goes and is_eviction else None)
+        self.tally.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)

@@ -38,21 +38,17 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released,
-    uid to name; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose
-    pods for it.
+    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released, and
+    `givers` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some takers are of other teams.
     """
 
-    replicas: int
-    keep: tuple[str, ...]
-    release: tuple[str, ...]
-    create: tuple[Slot, ...]
+    assignment: Assignment
     limit: Limit
     message: str
     wake_at: float | None = None
     takers: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
-    givers: tuple[str, ...] = ()
+    givers: Mapping[str, str] = field(default_factory=dict)
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
         """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
@@ -60,17 +56,16 @@ class Grant:
 
         Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
         """
-        keep = (*self.keep, *(uid for uid in self.release if uid in held))
-        release = tuple(uid for uid in self.release if uid not in held)
-        soonest = sorted(self.create, key=lambda slot: not slot.ready)
-        create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
+        before = self.assignment
+        keep = (*before.keep, *(uid for uid in before.release if uid in held))
+        release = tuple(uid for uid in before.release if uid not in held)
+        soonest = sorted(before.create, key=lambda slot: not slot.ready)
+        create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
             takers = {uid: name for uid, name in self.takers.items() if uid not in without}
-            return replace(
-                self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
-            )
+            return replace(self, assignment=Assignment(len(keep) + len(create), keep, release, create), takers=takers)
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers={}, givers=())
+        return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers={})
 
 
 @dataclass(frozen=True, slots=True)

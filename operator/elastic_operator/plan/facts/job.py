@@ -157,32 +157,61 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """What is heard of a job beside its object and its pods.
+
+    `trouble` says why the last write for it failed, while it is retried. `blocked` says why the API server accepts no
+    more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept them until
+    the spec changes. `report` is the last report of one of its masters. `answered` is when a master last answered, or
+    when the operator began to ask every second, if that is later: None if that is about to begin, -inf if no master is
+    asked (92). `group` is what the logs of its pods show since they are read: None if that is about to begin (146).
+    """
+
+    trouble: str = ""
+    blocked: str = ""
+    refused: str = ""
+    report: Report | None = None
+    answered: float | None = -inf
+    group: Group | None = NOBODY_ASKS
+
+
+@dataclass(frozen=True, slots=True)
+class JobSurroundings:
+    """What one job is judged by beside itself and its pods.
+
+    `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `unready` are the nodes
+    of its pods that are not Ready, each with the time since when, -inf if somebody has tainted it as out of service.
+    `disruption` is set if there are some, and too many nodes are away for any to be given up (86). `shut_out` are its
+    unbound pods (uids) that their planned node does not take any more, each with the reason (142). `grace_ceiling` is
+    the most seconds that its leaving pods get, whatever they were made with. `uncounted` names the devices that it asks
+    for and that are not counted. `left_out` are PriorityClasses in its templates that its pods do not get (97). `quiet`
+    is set if its size was changed often enough for it to matter (143).
+    """
+
+    priority: int = 0
+    ignored_priority: tuple[str, str] = ("", "")
+    unready: Mapping[str, float] = field(default_factory=dict)
+    disruption: Disruption | None = None
+    shut_out: Mapping[str, str] = field(default_factory=dict)
+    grace_ceiling: int | None = None
+    uncounted: str = ""
+    left_out: str = ""
+    quiet: Quiet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job as the stores show it.
 
     `invalid` is the message for the user if the spec cannot be read. `spec` is then the last one that could be read,
     None if there is none (99). `deleted`: it is deleted, and a finalizer keeps it. `unknown_fields` are fields that
     this release does not know, `unused_flags` flags of torchrun in its templates that are not used (130).
-    `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `foreign_names` are pod
-    names of this job that pods of others have (82). `fingerprints` are those that pods of each role must have (19).
-
-    `trouble` says why the last write for this job failed, while it is retried. `blocked` says why the API server
-    accepts no more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept
-    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88),
-    `unallocated` that the allocation raised.
-    `uncounted` names the devices that it asks for and that are not counted. `left_out` are PriorityClasses in its
-    templates that its pods do not get (97). `unkept` are fields of its status that the API server drops, as the
-    definition is of an older release.
-
-    `provisioning` is set if its pods may ask for nodes. `report` is the last report of one of its masters. `heard` is
-    when a master last answered, or when the operator began to ask every second, if that is later: None if that is about
-    to begin, -inf if no master is asked (92). `group` is what the logs of its pods show since they are read: None if
-    that is about to begin (146). `disruption` is set while too many nodes are away for any to be given up (86).
-    `shut_out` are its unbound pods (uids) that their planned node does not take any more, each with the reason (142).
-
-    `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
-    long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
-    it to matter (143). `what_if` is the value of the annotation by which a suspended job asks what it would get (160).
+    `foreign_names` are pod names of this job that pods of others have (82). `fingerprints` are those that pods of each
+    role must have (19). `fault` says why the job is set aside after an error of the operator's own (88), `unallocated`
+    that the allocation raised. `provisioning` is set if its pods may ask for nodes. `start_seconds` is how long its
+    pods have to start on a node, 0 for no limit (136). `unkept` are fields of its status that the API server drops, as
+    the definition is of an older release. `what_if` is the value of the annotation by which a suspended job asks what
+    it would get (160).
     """
 
     namespace: str
@@ -196,28 +225,16 @@ class Job:
     deleted: bool = False
     unknown_fields: str = ""
     unused_flags: str = ""
-    priority: int = 0
-    ignored_priority: tuple[str, str] = ("", "")
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""
-    blocked: str = ""
-    refused: str = ""
+    heard: Heard = Heard()
+    around: JobSurroundings = JobSurroundings()
     fault: str = ""
     unallocated: bool = False
     provisioning: Provisioning | None = None
-    report: Report | None = None
-    heard: float | None = -inf
-    group: Group | None = NOBODY_ASKS
-    disruption: Disruption | None = None
-    shut_out: Mapping[str, str] = field(default_factory=dict)
-    uncounted: str = ""
-    left_out: str = ""
-    grace_ceiling: int | None = None
     start_seconds: int = 0
     unkept: frozenset[str] = frozenset()
-    quiet: Quiet | None = None
     what_if: str = ""
 
     @property
@@ -233,4 +250,4 @@ class Job:
     @property
     def needs_edit(self) -> str:
         """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.refused
+        return self.invalid or self.heard.refused

@@ -52,8 +52,7 @@ def no_answer(limit: str, message: str) -> Answer:
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
     """What a suspended job asks for once it is not suspended any more, from `now` on."""
-    assert obs.job.spec is not None, "asked of jobs whose spec could be read"
-    spec = obs.job.spec.model_copy(update={"suspend": False})
+    spec = obs.spec.model_copy(update={"suspend": False})
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 
@@ -81,7 +80,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """What the job gets in this allocation."""
     grant = allocation[job.uid]
     asks = grant.limit == Limit.WAITING_FOR_NODES
-    size = 0 if asks else grant.replicas
+    size = 0 if asks else grant.assignment.replicas
     gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(

@@ -17,15 +17,11 @@ def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) ->
     A job that does not wait any more has none. That goes with the write that says why it does not.
     """
     waits = obs.wants_pods and not status.target_replicas and not status.finished
-    return _with(status, place if waits else None, None)
+    return with_answer(status, place if waits else None, None)
 
 
-def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast) -> JobStatus:
+def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast | None) -> JobStatus:
     """The status of a job that asks, with the answer."""
-    return _with(status, place, forecast)
-
-
-def _with(status: JobStatus, queue: QueuePlace | None, forecast: Forecast | None) -> JobStatus:
-    if queue == status.queue and forecast == status.forecast:
+    if (place, forecast) == (status.queue, status.forecast):
         return status
-    return status.model_copy(update={"queue": queue, "forecast": forecast})
+    return status.model_copy(update={"queue": place, "forecast": forecast})

@@ -27,12 +27,13 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
     phase, told = _phase(obs, grant, now)
-    status = obs.status
+    status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
+    admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, str, str]] = [
         (ConditionType.READY, phase in READY_TRUE, phase, told),
-        (ConditionType.STALLED, phase in STALLED, phase if phase in STALLED else "Progressing", _if(phase, told)),
+        (ConditionType.STALLED, stalled, *((phase, told) if stalled else ("Progressing", ""))),
         (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
-        (ConditionType.ADMITTED, *_admitted(obs)),
+        (ConditionType.ADMITTED, granted > 0, *admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
     if not status.finished:
@@ -61,7 +62,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
-        return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
+        return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
     if obs.held_back and status.retry:
         return Phase.QUEUED, status.retry.reason
     if not obs.live and (held := why_held(status)):
@@ -70,8 +71,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         wait = int(obs.hold_until - now + 0.999)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
-    if job.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.trouble
+    if job.heard.trouble:
+        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
     if status.target_replicas == 0 or nodes_asked:
         told = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
@@ -89,7 +90,9 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
     if not obs.live:
         return obs.job.needs_edit
-    return f"{obs.job.needs_edit.rstrip('.')}. Until it is edited its {pods(len(obs.live))} go on, and none is made."
+    return (
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.live))} and gets no more."
+    )
 
 
 def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
@@ -103,9 +106,8 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), told
-        assert obs.job.spec is not None
-        until = f"the minimum of {obs.job.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
-        return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
+        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        return Phase.RENDEZVOUSING, f"{told} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not met yet"
@@ -144,9 +146,9 @@ def _kept(obs: Observation) -> str:
     """
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.disruption is None:
+    if not obs.kept_nodes or obs.job.around.disruption is None:
         return ""
-    many = f"{obs.job.disruption.away} of {obs.job.disruption.of} nodes"
+    many = f"{obs.job.around.disruption.away} of {obs.job.around.disruption.of} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 
@@ -199,18 +201,9 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _if(phase: Phase, told: str) -> str:
-    return told if phase in STALLED else ""
-
-
 def _suspended(obs: Observation) -> tuple[str, str]:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
-
-
-def _admitted(obs: Observation) -> tuple[bool, str, str]:
-    granted = obs.status.target_replicas
-    return (True, "Admitted", f"{pods(granted)} granted.") if granted else (False, "NotAdmitted", "")
 
 
 def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:

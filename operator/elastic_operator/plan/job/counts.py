@@ -26,7 +26,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     complete = _change_is_complete(obs, running, now)
     listed = [
         _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
-        for pod in _listed(job.pods)
+        for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
     update: dict[str, object] = {
         "observed_generation": job.generation,
@@ -54,7 +54,7 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
     """
     known = {(pod.role, pod.index): pod for pod in pods}
     made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
-    in_order = sorted([*status.pods, *made], key=lambda pod: (pod.role != ROLE_MASTER, pod.index))
+    in_order = sorted([*status.pods, *made], key=master_first)
     update = {
         "replicas": status.replicas + len(made),
         "pods": in_order[:MAX_LISTED_PODS],
@@ -98,10 +98,6 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
     if reported is not None:
         return reported
     return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
-
-
-def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
-    return sorted(pods, key=master_first)[:MAX_LISTED_PODS]
 
 
 def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_api.status import ConditionType, JobStatus, Retry
+from elastic_api.status import ConditionType, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
@@ -60,18 +60,17 @@ def job_shape(
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
-    job, status, spec = obs.job, obs.status, obs.job.spec
-    assert spec is not None, "a job whose spec cannot be read is not the allocator's"
+    job, status, spec = obs.job, obs.status, obs.spec
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
     running = obs.wants_pods and status.target_replicas > 0
-    after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
+    resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     avoided = sorted(obs.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.priority,
+        priority=job.around.priority,
         created=job.created,
         sizes=sizes,
         master=kept_from(shape.master, avoided),
@@ -80,7 +79,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         taken_indices=_taken_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
-        grow_after=after_change if running else 0.0,
+        grow_after=seconds(resized) + delay if running and resized else 0.0,
         growth_cost=growth_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if status.history else 0.0,
         failed_size=_failed_size(status.retry, shape),
@@ -92,7 +91,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since),
-        waiting_since=_waiting_since(obs),
+        waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
         pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
         nodes_from=_nodes_from(obs),
@@ -140,7 +139,8 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
 
 def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
     """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
-    resources, choices = " and ".join(asked), "; ".join(_choices(flavors))
+    resources = " and ".join(asked)
+    choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
     if suits:
         return (
             f"{resources} is a resource of several flavors ({', '.join(f.name for f in flavors)}). Add one of these to"
@@ -157,18 +157,8 @@ def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> st
     )
 
 
-def _choices(flavors: Sequence[Flavor]) -> Iterator[str]:
-    for flavor in flavors:
-        yield f"{_labels(flavor.node_selector)} for {flavor.name}"
-
-
 def _labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) or "nothing"
-
-
-def _waiting_since(obs: Observation) -> float:
-    """The time since when the job may run and is granted nothing. A suspended job begins to wait when it is resumed."""
-    return _since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED)
 
 
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:
@@ -212,10 +202,6 @@ def _nodes_until(obs: Observation) -> float:
         return 0.0
     since = [pod.unschedulable_since or pod.created for pod in obs.live if pod.node is None]
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
-
-
-def _grow_after(status: JobStatus, delay_seconds: int) -> float:
-    return seconds(status.last_resize_time) + delay_seconds if status.last_resize_time else 0.0
 
 
 def _taken_indices(obs: Observation) -> frozenset[int]:

@@ -33,9 +33,8 @@ def failure(obs: Observation, now: float) -> Observation:
 
     A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
     """
-    assert obs.job.spec is not None
     failed = failed_pods(obs)
-    if not failed or obs.job.spec.suspend:
+    if not failed or obs.spec.suspend:
         return obs
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
@@ -79,14 +78,13 @@ def losses(obs: Observation, now: float) -> Observation:
 
 def absence(obs: Observation, now: float) -> Observation:
     """The others wait for a new master only for a limited time."""
-    assert obs.job.spec is not None
     since = obs.status.master_lost_time
     if since is None:
         return obs
     master = master_of(obs)
     if master is not None and is_running(master):
         return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
-    limit = obs.job.spec.recovery.master_loss_timeout_seconds
+    limit = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + limit
     if now < until:
         return replace(obs, wake_at=(*obs.wake_at, until))

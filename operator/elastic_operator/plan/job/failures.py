@@ -30,9 +30,8 @@ def failed_pods(obs: Observation) -> list[OwnPod]:
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
     """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
-    assert obs.job.spec is not None
     failed = failed_pods(obs)
-    if not failed or obs.job.spec.suspend:
+    if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
         return replace(obs, wake_at=(*obs.wake_at, until))
@@ -71,13 +70,10 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
         exit_code=last.exit_code,
         log_tail=list(last.lines),
     )
-    if noted == known or (ended_at is None and _is_same_but_later(noted, known)):
+    same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
+    if noted == same:
         return obs
     return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
-
-
-def _is_same_but_later(noted: LastFailure, known: LastFailure | None) -> bool:
-    return known is not None and noted == known.model_copy(update={"time": noted.time})
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
@@ -88,11 +84,10 @@ def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
     """The end of the job, if one of these pods says that another try would fare no better; else None."""
-    assert obs.job.spec is not None
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
-    final = obs.job.spec.recovery.final_exit_codes
+    final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
     if last is None or _disturbed(obs, _known_at(last, now)):
         return None
@@ -113,8 +108,7 @@ def _exit_code(pod: OwnPod) -> int | None:
 
 def too_many_in_all(obs: Observation, failures: int) -> str:
     """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
-    assert obs.job.spec is not None
-    most = obs.job.spec.recovery.max_restarts
+    most = obs.spec.recovery.max_restarts
     return (
         f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
     )
@@ -162,7 +156,6 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
     Returns also the sentence for the event, and how many seconds to wait.
     """
-    assert obs.job.spec is not None
     what = describe_failure(first)
     counts = not _disturbed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
@@ -175,7 +168,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
         "running_since": None,
     }
     status = obs.status.model_copy(update=update)
-    limit = obs.job.spec.recovery.max_failures_without_progress
+    limit = obs.spec.recovery.max_failures_without_progress
     over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0

@@ -37,8 +37,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
     An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
     minimum any change from outside ends it: the job loses nothing by another try.
     """
-    assert obs.job.spec is not None
-    status, quiet = obs.status, obs.job.quiet
+    status, quiet = obs.status, obs.job.around.quiet
     if status.held_until is None:
         if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MOST_CHANGES:
             return obs
@@ -48,7 +47,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.job.spec.min_replicas
+    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.spec.min_replicas
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))

@@ -84,7 +84,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.priority if runs else LOWEST_PRIORITY,
+        priority=job.around.priority if runs else LOWEST_PRIORITY,
         created=job.created,
         sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
         master=_shape_of(master or worker),

@@ -30,8 +30,7 @@ MOST_WAITS_ENDED = 5
 
 def deadline(obs: Observation, now: float) -> Observation:
     """Only time with pods counts: a job that waits for GPUs of others is not late by its own fault (135)."""
-    assert obs.job.spec is not None
-    limit = obs.job.spec.active_deadline_seconds
+    limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
     holds = holds_nodes(obs)
@@ -55,8 +54,7 @@ def success(obs: Observation, now: float) -> Observation:
 
 def suspension(obs: Observation, now: float) -> Observation:
     """A suspended job gives up all pods, and its next ones are of another incarnation."""
-    assert obs.job.spec is not None
-    if not obs.job.spec.suspend or not obs.live:
+    if not obs.spec.suspend or not obs.live:
         return obs
     status = record(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")

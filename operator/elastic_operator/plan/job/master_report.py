@@ -36,7 +36,7 @@ sooner.
 
 def report_of(obs: Observation) -> Report | None:
     """The report of the master that is a member; None without a credible one."""
-    report, master = obs.job.report, master_of(obs)
+    report, master = obs.job.heard.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None
@@ -55,10 +55,10 @@ def take_report(obs: Observation, now: float) -> Observation:
     latest = next((change for change in report.changes if change.generation == report.generation), None)
     if report.generation == (status.membership_generation or 0):
         return replace(obs, status=status)
-    if latest is not None and _is_measured_later(latest, report):
-        measured_by = report.read_at + MEASURED_SECONDS
-        if now < measured_by:
-            return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+    measured_by = report.read_at + MEASURED_SECONDS
+    may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
+    if may_be_measured and report.state == "Running" and now < measured_by:
+        return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
     failed = status.total_failures + new_failures(obs)
     status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
     events = (*obs.events, _formed(report, latest)) if report.members else obs.events
@@ -182,11 +182,6 @@ def _is_of(told: GroupChange, change: Change) -> bool:
     return in_time and same_way and told.after == change.to
 
 
-def _is_measured_later(latest: GroupChange, report: Report) -> bool:
-    """Whether its cost is expected to be reported later."""
-    return latest.pause_seconds is None and latest.before > 0 and report.state == "Running"
-
-
 def _formed(report: Report, latest: GroupChange | None) -> Event:
     processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
     parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
@@ -195,7 +190,5 @@ def _formed(report: Report, latest: GroupChange | None) -> Event:
         if latest.pause_seconds is not None:
             parts.append(f"no step for {latest.pause_seconds:g} s")
         if latest.lost_steps:
-            parts.append(
-                "1 step is done again" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are done again"
-            )
+            parts.append("1 step is repeated" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are repeated")
     return Event("GenerationFormed", "; ".join(parts) + ".")

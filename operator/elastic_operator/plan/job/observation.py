@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
@@ -51,6 +52,12 @@ class Observation:
     going: frozenset[str] = frozenset()
     events: tuple[Event, ...] = ()
     wake_at: tuple[float, ...] = ()
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job's spec; asked of jobs whose spec could be read."""
+        assert self.job.spec is not None
+        return self.job.spec
 
     @property
     def wants_pods(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
+from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
@@ -46,14 +48,11 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
     )
 
 
-def releases(obs: Observation, grant: Grant) -> tuple[DeletePod, ...]:
-    """The pods that the job gives up by its grant: highest worker index first, the master last."""
-    going = leaving_order(pod for pod in obs.live if pod.uid in grant.release)
-    return tuple(DeletePod(pod.name, pod.uid, grant.message) for pod in going)
+def let_go(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
+    """The deletion of those pods that are released (uids): highest worker index first, the master last."""
+    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
-    why = why_smaller(grant)[1] if grant is not None else ""
-    pods = [pod for pod in obs.job.pods if grant is not None and pod.uid in grant.release]
-    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pods))
+    return let_go(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()

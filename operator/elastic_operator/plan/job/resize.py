@@ -20,15 +20,16 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """
     if not obs.live or obs.finishing:
         return obs
-    may_run = obs.job.spec is None or grant.replicas >= obs.job.spec.min_replicas
+    size, keep, release, _ = grant.assignment
+    may_run = obs.job.spec is None or size >= obs.job.spec.min_replicas
     frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
-    if grant.replicas == 0:
+    if size == 0:
         why = f"All GPUs are given back: {grant.message}"
-    elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
-        why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
-    elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
-        why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.to_delete or grant.release) and _begins(obs):
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(keep):
+        why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
+    elif frozen and may_run and size < frozen[0] and release:
+        why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
+    elif not may_run and (obs.to_delete or release) and _begins(obs):
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
@@ -54,10 +55,10 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
     for a write.
     """
-    before, after, status = obs.status.target_replicas, grant.replicas, obs.status
+    before, after, status = obs.status.target_replicas, grant.assignment.replicas, obs.status
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
-    planned = bool(grant.release) or after == 0
+    planned = bool(grant.assignment.release) or after == 0
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
@@ -79,7 +80,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.givers:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     withdrawn = after < before and not planned
     status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
@@ -92,10 +93,11 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
 
     If none comes again, an earlier leader has already recorded the change and got no further.
     """
-    if obs.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in obs.live):
+    size, _, release, create = grant.assignment
+    if obs.finishing or not grant.takers or not create or not any(pod.uid in release for pod in obs.live):
         return obs
     reason, why = why_smaller(grant)
-    told, size = f"{why} As many pods come elsewhere.", grant.replicas
+    told = f"{why} As many pods come elsewhere."
     status = record(obs.status, now, size, size, reason, told)
     return replace(obs, status=status, events=(*obs.events, Event(reason, told)))
 
@@ -104,9 +106,8 @@ def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    what = (
-        f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(names_of(grant.takers))}"
-    )
+    going = len(grant.assignment.release)
+    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}"
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs."
     return "PreemptedByJob", f"{what}, next in the team."

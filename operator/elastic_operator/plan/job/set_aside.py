@@ -5,16 +5,16 @@ It is decided from as little as possible: the job's name, its pods, and its last
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from elastic_api.status import ConditionType, JobStatus, Phase
-from elastic_operator.plan.facts.decisions import Assignment, DeletePod, Plan
+from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.holding import as_it_is, member_of, stays
 from elastic_operator.plan.job.observation import end_incarnation, record, set_condition
+from elastic_operator.plan.job.plan_writes import let_go
 from elastic_worker.contract import ROLE_WORKER
 
 
@@ -30,20 +30,20 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
 
 
-def plan_aside(job: Job, assignment: Assignment | None, now: float) -> Plan:
-    """Delete the pods whose GPUs go to others, workers before the master. The status says why nothing else is done."""
-    release = assignment.release if assignment is not None else ()
-    going = leaving_order(pod for pod in job.pods if pod.uid in release)
+def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
+    """Delete the pods (uids) whose GPUs go to others, workers before the master. The status says why nothing else is
+    done.
+    """
     why = "Others are entitled to its GPUs."
-    deletes = tuple(DeletePod(pod.name, pod.uid, why) for pod in going)
+    deletes = let_go(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
     status = set_condition(
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
-    if going:
-        status = _smaller(status, len(going), why, now)
-    return Plan(status=status, commit_first=bool(going), deletes=deletes)
+    if deletes:
+        status = _smaller(status, len(deletes), why, now)
+    return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 
 def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:

@@ -45,7 +45,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
 
 def go_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.group is not None and job.group.pods == left.uids
+    return left is not None and job.heard.group is not None and job.heard.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
@@ -54,6 +54,6 @@ def decided_at(job: Job, left: Survivors | None, now: float) -> float:
     """
     if left is None or go_on(job, left):
         return -inf
-    if job.group is None:
+    if job.heard.group is None:
         return now + BEGIN_SECONDS
-    return job.group.asked_since + ASK_SECONDS if job.group.asked_since <= now + 1 else -inf
+    return job.heard.group.asked_since + ASK_SECONDS if job.heard.group.asked_since <= now + 1 else -inf

@@ -48,6 +48,5 @@ def _is_unseen(pod: OwnPod) -> bool:
 
 
 def _scheduler(obs: Observation, pod: OwnPod) -> str:
-    assert obs.job.spec is not None
-    asked = obs.job.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+    asked = obs.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
     return "kube-scheduler" if asked == DEFAULT_SCHEDULER else f"a scheduler called {asked} (schedulerName)"

@@ -49,21 +49,21 @@ def warn(obs: Observation, now: float) -> Observation:
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     """Each condition that is True, with its reason and its message."""
     job = obs.job
-    if obs.kept_nodes and job.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.disruption.message
+    if obs.kept_nodes and job.around.disruption is not None:
+        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.around.disruption.message
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
-    if job.uncounted:
-        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.uncounted
-    reason, told = job.ignored_priority
+    if job.around.uncounted:
+        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.around.uncounted
+    reason, told = job.around.ignored_priority
     if reason:
         yield ConditionType.PRIORITY_IGNORED, reason, told
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
     if flags := job.unused_flags or _flags_of_its_command(obs):
         yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
-    if job.left_out:
-        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.left_out
+    if job.around.left_out:
+        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.around.left_out
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up

@@ -7,12 +7,12 @@ list has a higher number than the one before; a new master begins with 1.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
-from elastic_operator.plan.facts.decisions import Grant, Slot, Wish
+from elastic_operator.plan.facts.decisions import Slot, Wish
 from elastic_operator.plan.job.observation import Observation, master_of
 
 _MOST_WISHES = 2**53
@@ -41,12 +41,14 @@ def changed_wish(obs: Observation, now: float) -> Wish | None:
     return Wish(master.name, master.uid, _text(wish, wanted))
 
 
-def first_wish(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
-    """The list that a master is created with: the pods that are there, and those that are created with it."""
+def first_wish(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
+    """The list that a master is created with: the pods that are there, but for those that go (uids `release`), and
+    those that are created with it.
+    """
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
-    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
+    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in release]
     coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
     return _text(1, _content(spec, [*staying, *coming]))
 

@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
 from elastic_operator.plan.job.avoided_nodes import avoided_seconds
 from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
-from elastic_operator.plan.job.unplaceable import LONGEST_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
+from elastic_operator.plan.job.not_started import LONGEST_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
 
 Part = TypeVar("Part", bound=BaseModel)
 

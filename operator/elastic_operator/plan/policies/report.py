@@ -38,14 +38,8 @@ class PolicyRef:
     problems: Sequence[Problem] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """A condition without its times."""
-
-    type: PolicyConditionType
-    holds: bool
-    reason: str
-    message: str = ""
+_Finding = tuple[PolicyConditionType, bool, str, str]
+"""A condition without its times: its type, whether it holds, reason and message."""
 
 
 @dataclass(slots=True)
@@ -143,13 +137,13 @@ class Overview:
     def _findings(self, policy: PolicyRef, accounts: Sequence[Account]) -> Iterator[_Finding]:
         conflicts = [problem for problem in policy.problems if problem.reason not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield _Finding(kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
-        yield _Finding(kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
+        yield (kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
+        yield (kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
         told = [text for account in accounts if (text := self._overcommitted(account))]
-        yield _Finding(kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
+        yield (kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
         told = [text for account in accounts if (text := self._foreign_over_limit(account))]
-        yield _Finding(kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
-        yield _Finding(kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
+        yield (kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
+        yield (kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
 
     def _overcommitted(self, account: Account) -> str:
         flavor = account.flavor
@@ -179,8 +173,9 @@ def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
 
 
 def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    old = next((known for known in before.conditions if known.type == said.type), None)
-    return condition(old, said.type, "True" if said.holds else "False", said.reason, said.message, generation, now)
+    kind, holds, reason, message = said
+    old = next((known for known in before.conditions if known.type == kind), None)
+    return condition(old, kind, "True" if holds else "False", reason, message, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

@@ -29,7 +29,7 @@ def displace(
     """
     if not victims.any():
         return False
-    mark, took = state.mark(), len(taker.took)
+    mark, took = state.journal.mark(), len(taker.took)
     gpus = [taker.ask(role).gpus for role in roles]
     if _make_room_under_limits(state, taker, sum(gpus), victims):
         options = Options(state, taker, victims, only=only)
@@ -38,7 +38,7 @@ def displace(
         went = (member.uid for _, member in taker.took[took:])
         if done and (state.serving or not state.taken.brake(taker, went)):  # a gang is braked as a whole
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
@@ -99,7 +99,7 @@ def _prefer_own(state: AllocationState, entry: Entry) -> None:
 
 def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
     """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
-    mark, here = state.mark(), entry.at.get(member.uid)
+    mark, here = state.journal.mark(), entry.at.get(member.uid)
     given_up = next((seat for seat in seats if seat.node == here), seats[-1])
     state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
@@ -108,19 +108,19 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
         gpus = entry.ask(given_up.role).gpus
         if heir is None or state.taken.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
 def _keep_more(state: AllocationState, entry: Entry) -> None:
     """Keep as many members as may stay; a job that has an allowed size is left with one."""
-    good = state.mark() if entry.size in entry.sizes else None
+    good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
         if entry.fits_more(1):
             _keep_by_moving(state, entry, member)
-            good = state.mark() if entry.size in entry.sizes else good
+            good = state.journal.mark() if entry.size in entry.sizes else good
     if good is not None:
-        state.roll_back(good)
+        state.journal.roll_back(good)
 
 
 def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> list[Entry] | None:
@@ -130,10 +130,10 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     seats = _seats_on(state, entry.at.get(member.uid))
     if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
         return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
-    mark, moved = state.mark(), list[tuple[Entry, str]]()
+    mark, moved = state.journal.mark(), list[tuple[Entry, str]]()
     while not state.has_its_room(entry, member):
         if len(moved) == len(seats):
-            state.roll_back(mark)
+            state.journal.roll_back(mark)
             return None
         owner, seat = seats[len(moved)]
         state.unseat(owner, seat)
@@ -143,7 +143,7 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         seat_all(state, owner, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for owner, role in moved
     ):
         return [owner for owner, _ in moved]
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return None
 
 

@@ -93,7 +93,7 @@ class Victims:
     ) -> None:
         self._state, self._taker, self._growing, self._most = state, taker, growing, most
         taking = self.taking(need) if state.snapshot.reclaiming else None
-        self._givers = taking.givers(state.by_account) if taking else frozenset[Account]()
+        self._givers = taking.givers(state.roster.by_account) if taking else frozenset[Account]()
 
     @property
     def kind(self) -> tuple[bool, Cost]:
@@ -109,19 +109,21 @@ class Victims:
         """Whether there may be anything to displace; False is certain."""
         if self._givers:
             return True
-        team = [] if self._growing else self._state.by_team[self._taker.team]
+        team = [] if self._growing else self._state.roster.by_team[self._taker.team]
         return any(gives_within_team(self._state, entry, self._taker) for entry in team)
 
     def hosts(self) -> set[int]:
         """The nodes on which there may be anything to displace."""
         state, accounts = self._state, self._givers
-        entries = [entry for account in accounts for entry in state.by_account[account]]
-        entries += [] if self._growing else state.by_team[self._taker.team]
+        entries = [entry for account in accounts for entry in state.roster.by_account[account]]
+        entries += [] if self._growing else state.roster.by_team[self._taker.team]
         return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
     def weakest_first(self, taking: Taking, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order in which they give."""
-        entries = [c for account in self._givers for c in self._state.by_account[account] if c.worker.gpus >= gpus]
+        entries = [
+            c for account in self._givers for c in self._state.roster.by_account[account] if c.worker.gpus >= gpus
+        ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
@@ -139,7 +141,7 @@ class Victims:
 
     def under(self, account: Account) -> list[Entry]:
         """The jobs that are charged to that account, directly or below it, and may give something."""
-        charged = (c for c in self._state.entries if c.account and account in c.account.path)
+        charged = (c for c in self._state.roster.entries if c.account and account in c.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
     def singles(self, entry: Entry) -> list[Unit]:
@@ -250,7 +252,7 @@ def given_within_team(state: AllocationState, taker: Entry) -> int:
     key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
-        given = sum(gives_within_team(state, entry, taker) for entry in state.by_account[account] if entry.size)
+        given = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
         if taker.size:
             return given
         known = state.given[key] = now, given
