@@ -20,7 +20,7 @@ class Write:
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
     `ready_replicas` is what a job's status was set to, None if the write left it alone, and `ends` whether it says that
-    the job has ended. `node` is where a binding puts a pod. `at_once` is a deletion without grace.
+    the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node` is where a binding puts a pod. `at_once` is a deletion without grace.
     """
 
     what: str
@@ -30,6 +30,7 @@ class Write:
     done: float
     ready_replicas: int | None = None
     ends: bool = False
+    replicas: int | None = None
     node: str = ""
     at_once: bool = False
 
@@ -87,6 +88,7 @@ def request_of(event: Mapping[str, Any]) -> Write | None:
         done=_seconds(event["stageTimestamp"]),
         ready_replicas=status.get("readyReplicas"),
         ends=bool(status.get("completionTime")),
+        replicas=(body.get("spec") or {}).get("replicas") if resource.endswith("/scale") else None,
         node=(body.get("target") or {}).get("name", ""),
         at_once="gracePeriodSeconds=0" in event.get("requestURI", "") or body.get("gracePeriodSeconds") == 0,
     )

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from benchmarks.live.audit import Write
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
+from benchmarks.react.latencies import SCALE
 from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS
 from benchmarks.scale.fill import CREATE_JOB, job_of
 
@@ -55,7 +56,7 @@ class Violation:
 
 
 def violations(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: int, most: int) -> list[Violation]:
-    """All that do not hold, on nodes of so many GPUs and with jobs of at most so many pods."""
+    """All that do not hold, on nodes with this many GPUs, and with jobs of at most `most` pods before they are scaled."""
     world = _World(gpus, most)
     given_up = (replace(write, at_once=True) for write in unsure if write.what in {DELETE, DELETE_PODS})
     for write in sorted((*writes, *given_up), key=_moment):
@@ -81,6 +82,8 @@ class _World:
     pods: dict[str, Pod] = field(default_factory=dict)
     of_job: defaultdict[str, dict[str, Pod]] = field(default_factory=lambda: defaultdict(dict))
     on_node: defaultdict[str, dict[str, Pod]] = field(default_factory=lambda: defaultdict(dict))
+    scaled: dict[str, int] = field(default_factory=dict)
+    """maxReplicas of the jobs that were scaled up."""
     jobs: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
     early: dict[str, float] = field(default_factory=dict)
@@ -106,6 +109,8 @@ class _World:
         elif write.what == POD_STATUS and write.user == CLIENT and pod:
             pod.ended = True
             self.on_node[pod.node].pop(pod.name, None)
+        elif write.what == SCALE and write.replicas is not None:
+            self.scaled[write.name] = max(self.most, write.replicas)
         elif write.what == CREATE_JOB:
             self.jobs.add(write.name)
             self.over.discard(write.name)
@@ -129,8 +134,9 @@ class _World:
             self._breach("two pods of the same role and index", self.pods[name], pod)
         self.pods[name] = self.of_job[job][name] = pod
         live = _live(self.of_job[job].values())
-        if pod in live and len(live) > self.most:
-            self._breach(f"more than maxReplicas ({self.most}) pods of job {job}", *live)
+        most = self.scaled.get(job, self.most)
+        if pod in live and len(live) > most:
+            self._breach(f"more than maxReplicas ({most}) pods of job {job}", *live)
 
     def _bind(self, pod: Pod, node: str) -> None:
         pod.node, pod.bound = node, self.at

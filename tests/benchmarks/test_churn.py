@@ -9,6 +9,7 @@ import pytest
 from benchmarks.live.audit import Write, request_of
 from benchmarks.live.errors import BenchError
 from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
+from benchmarks.react.latencies import SCALE
 from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS, SCHEDULER
 from benchmarks.scale.churn import STORIES, Step, missing_nodes
 from benchmarks.scale.churned import Change, Churned, Kind, changes, waits
@@ -75,6 +76,9 @@ HOLD = {
     "a job of the same name is another": [
         write(CREATE_JOB, "a", 1), write(DELETE_JOBS, "", 2), write(CREATE_JOB, "a", 3), created(MASTER, 4),
     ],
+    "a job that was scaled up has one pod more": [
+        created(MASTER, 1), created(WORKER, 2), write(SCALE, "a", 3, CLIENT, replicas=3), created("a-worker-1", 4),
+    ],
     "all pods are told to go at once": [*RUNS, write(DELETE_PODS, "", 3, CLIENT), over("a", 4)],
     "pods that the operator did not create are nobody's": [
         *[created(f"a-worker-{number}", number, CLIENT) for number in range(3)], over("a", 9),
@@ -91,6 +95,14 @@ BREACHES = {
         [created(MASTER, 1), created(WORKER, 2), created("a-worker-1", 3)],
         "more than maxReplicas (2) pods of job a",
         3, [MASTER, WORKER, "a-worker-1"],
+    ),
+    "a pod more than a job was scaled to": (
+        [
+            write(SCALE, "a", 1, CLIENT, replicas=3),
+            *[created(pod, number) for number, pod in enumerate((MASTER, WORKER, "a-worker-1", "a-worker-2"), 2)],
+        ],
+        "more than maxReplicas (3) pods of job a",
+        5, [MASTER, WORKER, "a-worker-1", "a-worker-2"],
     ),
     "a second pod of the same role and index": (
         [*RUNS, told_to_go(MASTER, 3), created(MASTER, 4)],
