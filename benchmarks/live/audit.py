@@ -20,7 +20,8 @@ class Write:
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
     `ready_replicas` is what a job's status was set to, None if the write left it alone, and `ends` whether it says that
-    the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node` is where a binding puts a pod. `at_once` is a deletion without grace.
+    the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node` is where a binding
+    puts a pod. `at_once` is a deletion without grace.
     """
 
     what: str

@@ -56,7 +56,7 @@ class Violation:
 
 
 def violations(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: int, most: int) -> list[Violation]:
-    """All that do not hold, on nodes with this many GPUs, and with jobs of at most `most` pods before they are scaled."""
+    """All that do not hold, on nodes of `gpus` GPUs, with jobs of at most `most` pods each until they are scaled."""
     world = _World(gpus, most)
     given_up = (replace(write, at_once=True) for write in unsure if write.what in {DELETE, DELETE_PODS})
     for write in sorted((*writes, *given_up), key=_moment):
