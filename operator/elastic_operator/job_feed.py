@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
+from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -96,7 +96,7 @@ class Kopf:
     async def __call__(self, take: Take) -> None:
         """Run until it ends."""
         ours = asyncio.get_running_loop()
-        await apart(lambda: self._run(take, ours))
+        await run_in_own_loop(lambda: self._run(take, ours))
 
     async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
         async def login(**_: Any) -> kopf.AiohttpSession:

@@ -98,8 +98,8 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
         return {}
 
     async def story(life: Life) -> None:
-        real = life.forecasts.line.look
-        life.forecasts.line.look = lambda decisions, at: real(decisions, at) or steps()
+        real = life.forecasts.queue_positions.look
+        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)

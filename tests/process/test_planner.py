@@ -392,10 +392,10 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     (demand,) = world.look().snapshot.jobs
     assert not demand.takes
     world.time_passes(1.0)
-    before, since = world.look(), world.stored.reader.outside.since
+    before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
-    assert world.stored.reader.outside.since == since
+    assert world.stored.reader.external_changes.since == since
 
 
 def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):

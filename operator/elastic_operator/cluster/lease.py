@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
+from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
@@ -260,7 +260,7 @@ def beside(connect: Callable[[], Session]) -> Election:
         async with connect() as session:
             await elector.run(session)
 
-    return lambda elector: apart(lambda: run(elector))
+    return lambda elector: run_in_own_loop(lambda: run(elector))
 
 
 def _since_boot() -> float:

@@ -18,13 +18,13 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.storm_delay import StormDelay
 from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
@@ -33,7 +33,7 @@ from elastic_operator.plan.planner import Decisions, Planner
 log = logging.getLogger(__name__)
 
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync takes as many jobs at a time as a pass makes plans, so often."""
+"""A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
 
 class Controller:
@@ -72,7 +72,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
-        self._resync_at, self._pace = 0.0, Pace()
+        self._resync_at, self._storm_delay = 0.0, StormDelay()
         self._to_resync: list[str] = []
 
     @property
@@ -95,7 +95,7 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
-                await asyncio.sleep(self._pace.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
+                await asyncio.sleep(self._storm_delay.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await self._sleep(wait)
         finally:
             forecasting.cancel()
@@ -152,7 +152,7 @@ class Controller:
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
-            self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
+            self.reconciler.say_why(observed, allocation, now, storms=self._storm_delay.storms)
             self._decided(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
@@ -168,7 +168,7 @@ class Controller:
             log.exception("what was decided cannot be reported; it is carried out all the same")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
+        """There is another allocation: it is counted, and each job gets a new message on why it is not bigger."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
@@ -180,7 +180,7 @@ class Controller:
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
-        self.reconciler.retelling.later(allocation)
+        self.reconciler.limit_messages.later(allocation)
         self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:

@@ -15,8 +15,8 @@ from math import inf
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
+from elastic_operator.loop.limit_messages import LimitMessages
 from elastic_operator.loop.reclaim.making_way import MakingWay
-from elastic_operator.loop.retelling import Retelling
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 RESYNC_SECONDS = 120.0
 """Every job is decided on again at least this often, whatever the watches say."""
 MOST_PLANS = 500
-"""So many plans are made in a pass; the next one, which follows at once, goes on."""
+"""The most plans that are made in one pass; the next one, which follows at once, goes on."""
 
 
 class Reconciler:
@@ -66,7 +66,7 @@ class Reconciler:
         self._wake, self._planned, self._told = wake, planned, told
         self._behind: list[str] = []
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
-        self.retelling = Retelling()
+        self.limit_messages = LimitMessages()
 
     async def stop(self) -> None:
         """Cancel the plans under way, and what else is done for jobs."""
@@ -75,8 +75,8 @@ class Reconciler:
         await self._survivors.stop()
 
     def next_due(self, now: float) -> float:
-        """When (monotonic, as `now`) a plan is due, or a word on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.retelling.next_due())
+        """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
+        return min(self.goes_on_at(now), self._planner.next_due(), self.limit_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
@@ -184,7 +184,7 @@ class Reconciler:
     def _note(self, planned: Planned) -> None:
         """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
         self._planner.note(planned)
-        self.retelling.said(planned.obs.job.uid)
+        self.limit_messages.renewed(planned.obs.job.uid)
         try:
             self._planned(planned)
         except Exception:  # metrics of one job stop no pass
@@ -197,7 +197,7 @@ class Reconciler:
 
         `storms`: passes have woken each other for a while.
         """
-        for uid in self.retelling.take(storms=storms):
+        for uid in self.limit_messages.take(storms=storms):
             known = self._planner.planned(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue

@@ -89,7 +89,7 @@ class StoredWorld:
 
     def look(self, now: float) -> StoredWorld:
         """This moment, at `now` (epoch seconds on the API server's clock)."""
-        self.reader.sightings.begin_look()
+        self.reader.first_seen.begin_look()
         self.glance(now)
         self._ledger.expire()
         self._touched = self._take_touched()
@@ -112,7 +112,7 @@ class StoredWorld:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
-            self.reader.outside.answered()
+            self.reader.external_changes.answered()
         self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()

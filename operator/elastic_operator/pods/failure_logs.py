@@ -20,7 +20,7 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.job import LastOutput, OwnPod
-from elastic_operator.pods.turns import Turns
+from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class FailureLogs:
         self._said_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, its pods whose logs are being read or are next."""
-        self.turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self.turns = FairSemaphore(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
         """The turns for all readers of logs."""
 
     def as_read(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
@@ -113,14 +113,14 @@ class FailureLogs:
     async def _log_of(self, namespace: str, pod: OwnPod) -> str:
         container = self.container_of(pod.uid) or MAIN_CONTAINER
         async with asyncio.timeout(WAIT_SECONDS):
-            await self.turns.begin(namespace)
+            await self.turns.acquire(namespace)
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await apply.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )
         finally:
-            self.turns.end(namespace)
+            self.turns.release(namespace)
 
     def _keep(self, uid: str, said: Said) -> None:
         self._said[uid] = said

@@ -2,8 +2,8 @@
 
 A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
 which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
-tenant's process, so news beyond the ration of its job and its namespace is read later (96). A node that is not Ready is
-not given up while the master reports that its pods there train; the master is then asked every second (92).
+tenant's process, so news beyond the buckets of its job and its namespace is read later (96). A node that is not Ready
+is not given up while the master reports that its pods there train; the master is then asked every second (92).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ipaddress import ip_address
 import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.launcher_wire import read_report
-from elastic_operator.pods.ration import Ration
-from elastic_operator.pods.turns import Turns
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ class MasterPoller:
         self._followed: dict[str, _Followed] = {}
         self.touched: Touched[str] = Touched()
         """The jobs (uids) with another report than before, or with none any more."""
-        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
-        self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
-        self._of_namespace = Ration(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
+        self._turns = FairSemaphore(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
+        self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
 
     def report(self, uid: str) -> Report | None:
@@ -116,8 +116,8 @@ class MasterPoller:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._followed.keys() - present:
             self._forget(uid)
-        for ration in (self._of_job, self._of_namespace):
-            ration.forget_the_whole()
+        for buckets in (self._of_job, self._of_namespace):
+            buckets.forget_full()
 
     async def stop(self) -> None:
         """Ask no master any more."""
@@ -160,7 +160,7 @@ class MasterPoller:
         self._changed()
 
     def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
-        """Whether to pass the report on now: news of the group within the ration, progress after a while.
+        """Whether to pass the report on now: news of the group while there are tokens, progress after a while.
 
         A report that is held back is replaced by the master's next answer.
         """
@@ -168,11 +168,11 @@ class MasterPoller:
             return True
         if known is not None and report.group == known.group:
             return False
-        rations = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
-        if not all(ration.has(key) for ration, key in rations):
+        buckets = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        if not all(bucket.has(key) for bucket, key in buckets):
             return False
-        for ration, key in rations:
-            ration.take(key)
+        for bucket, key in buckets:
+            bucket.take(key)
         return True
 
     async def _ask(self, target: Target) -> Report | None:

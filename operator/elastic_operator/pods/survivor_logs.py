@@ -139,12 +139,12 @@ class SurvivorLogs:
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.begin(namespace)
+                await self._turns.acquire(namespace)
             try:
                 async with asyncio.timeout(READ_SECONDS):
                     said = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
             finally:
-                self._turns.end(namespace)
+                self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:
             log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
             return None

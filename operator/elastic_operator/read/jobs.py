@@ -12,8 +12,8 @@ from elastic_operator.plan.facts.job import NOBODY_ASKS, Heard, Job, JobSurround
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.specs import Specs
 from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
@@ -46,10 +46,10 @@ class Jobs:
         *,
         specs: Specs,
         surroundings: Surroundings,
-        sightings: Sightings,
+        first_seen: FirstSeen,
         dropped_fields: DroppedFields,
     ) -> None:
-        self._ledger, self._settings, self._sightings = ledger, settings, sightings
+        self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
         self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
@@ -75,7 +75,7 @@ class Jobs:
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             unused_flags=parsed.unused,
-            pods=tuple(map(self._sightings.of_pod, facts.pods)),
+            pods=tuple(map(self._first_seen.of_pod, facts.pods)),
             foreign_names=facts.foreign_names,
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,

@@ -1,8 +1,8 @@
 """The suspended jobs that ask what they would get, and their answers (160).
 
-Anybody who may make a job may ask, so questions are rationed: three of a namespace at once, and one more in ten
-seconds, or in twice the time that its answers take. Namespaces take turns. A job is answered once, and again after each
-edit of its spec.
+Anybody who may make a job may ask, so each namespace has a token bucket: three questions at once, and one more after
+ten seconds, or after twice the time that its answers take. Namespaces take turns. A job is answered once, and again
+after each edit of its spec.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_api.status import Forecast, Lender, QueuePlace
+from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.memory import drop_absent
 from elastic_operator.metrics import Metrics
@@ -23,13 +24,12 @@ from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.ration import Ration
 
 MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
 """An answer for which it takes longer, with the rests, counts as several."""
 AGAIN_SECONDS = 1.0
-"""If all namespaces that ask have used up their rations, they are looked at again after this time."""
+"""If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class WhatIfs:
         self._namespaces: dict[str, str] = {}
         """Of the jobs that ask and have no answer yet."""
         self._answers: dict[str, Told] = {}
-        self._ration = Ration(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._buckets = TokenBucket(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
-        """When each namespace that may still lack a full ration had its last turn (monotonic)."""
+        """When each namespace whose bucket may not be full had its last turn (monotonic)."""
 
     def answer(self, obs: Observation) -> Told | None:
         """The answer to what the job asks now; None if it is still to be worked out."""
@@ -78,30 +78,30 @@ class WhatIfs:
         drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:
-        """The job that is answered next, which uses up a part of its namespace's ration; None if nobody may ask now."""
-        open_now = [uid for uid, namespace in self._namespaces.items() if self._ration.has(namespace)]
+        """The job that is answered next, which takes a token of its namespace; None if nobody may ask now."""
+        open_now = [uid for uid, namespace in self._namespaces.items() if self._buckets.has(namespace)]
         if not open_now:
             self._forget_turns()
             return None
         uid = min(open_now, key=lambda uid: self._turns.get(self._namespaces[uid], 0.0))
         namespace = self._namespaces.pop(uid)
-        self._ration.take(namespace)
+        self._buckets.take(namespace)
         self._turns[namespace] = time.monotonic()
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """It took so long to answer a job of the namespace."""
-        self._ration.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
+        """To answer a job of the namespace took this many seconds: take the tokens that this is worth."""
+        self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at(self) -> float:
         """When (monotonic) to look for somebody who may be answered; infinity if nobody waits."""
         if not self._namespaces:
             return inf
-        may_ask = any(map(self._ration.has, set(self._namespaces.values())))
+        may_ask = any(map(self._buckets.has, set(self._namespaces.values())))
         return time.monotonic() + (0.0 if may_ask else AGAIN_SECONDS)
 
     def _forget_turns(self) -> None:
-        self._ration.forget_the_whole()
+        self._buckets.forget_full()
         long_ago = time.monotonic() - MOST_AT_ONCE * MORE_SECONDS
         self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 

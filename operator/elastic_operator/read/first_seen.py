@@ -20,7 +20,7 @@ LATE_SECONDS = 60.0
 MOST_KEPT = 100_000
 
 
-class Sightings:
+class FirstSeen:
     """The times by object (uid) and as written, each with what it was taken for at first."""
 
     def __init__(self, clock: ServerClock) -> None:
@@ -38,7 +38,7 @@ class Sightings:
         """That time on the present clock, and not later than its first sight."""
         seen = self._seen.pop((uid, written), None)
         if seen is None:
-            seen = self._first_seen(written) - self.clock.stepped
+            seen = self._believed(written) - self.clock.stepped
             self._make_room()
         self._seen[uid, written] = seen
         return seen + self.clock.stepped
@@ -51,7 +51,7 @@ class Sightings:
         if len(self._asked) >= MOST_KEPT:
             self._asked.clear()
 
-    def _first_seen(self, written: float) -> float:
+    def _believed(self, written: float) -> float:
         now = self.clock.time()
         return now if self._looks > 1 and now - written >= LATE_SECONDS else not_later(written, now)
 
