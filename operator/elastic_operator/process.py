@@ -240,7 +240,7 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _decided(self, decisions: Decisions | None) -> None:
+    def _on_decisions(self, decisions: Decisions | None) -> None:
         """A pass is over, with this result; or it has failed."""
         if decisions is None:
             if self.statuses is not None:
@@ -273,8 +273,8 @@ class Process:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            planned=self.times.see_plan,
-            decided=self._decided,
+            on_plan=self.times.see_plan,
+            on_decisions=self._on_decisions,
         )
 
     def _main_container(self, pod_uid: str) -> str:

@@ -88,7 +88,7 @@ class World:
             "may_take": lambda job: job.name not in self.refused,
             "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.as_read, self.troubles, **passed)
+        return StoredWorld(reader, logs.with_logs, self.troubles, **passed)
 
     def look(self) -> Observed:
         observed = self.planner.observe(self.stored.look(self.now))

@@ -25,7 +25,7 @@ def gang(count: int, **more: PendingPod | None) -> dict[str, dict[str, PendingPo
 
 def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], now: float) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
-    instead = gangs.hold_back(waiting, now)
+    instead = gangs.without_unsettled(waiting, now)
     assert not any(pod.gang for pod in instead.values())
     return {uid for uid, pod in instead.items() if not pod.takes}
 
@@ -59,7 +59,7 @@ def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}
-    (alone,) = gangs.hold_back(gang(1), SETTLED).values()
+    (alone,) = gangs.without_unsettled(gang(1), SETTLED).values()
     assert (alone.gang, alone.takes) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert held(gangs, gang(1), SETTLED) == set()
@@ -143,7 +143,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
 
 def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
     gangs, waiting = WholeGangs(), gang(2)
-    first, again = gangs.hold_back(waiting, NOW), gangs.hold_back(waiting, NOW + 0.0001)
+    first, again = gangs.without_unsettled(waiting, NOW), gangs.without_unsettled(waiting, NOW + 0.0001)
     assert all(first[uid] is again[uid] for uid in first)
 
 

@@ -41,8 +41,8 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        decided: Called at the end of each pass with what it came to; with None where that must not be read any more,
-            as the next pass has failed.
+        on_decisions: Called at the end of each pass with its decisions; with None when a pass has failed, and the
+            decisions before it must not be read any more.
         of_jobs: All that remembers something of each job.
     """
 
@@ -60,13 +60,13 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        decided: Callable[[Decisions | None], None],
+        on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[OfJobs],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
         self._breaker, self._reports, self.of_jobs = breaker, reports, of_jobs
-        self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
+        self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
         self.last_pass = time.monotonic()
@@ -153,7 +153,7 @@ class Controller:
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
             self.reconciler.say_why(observed, allocation, now, storms=self._storm_delay.storms)
-            self._decided(decisions)
+            self._on_decisions(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
@@ -208,7 +208,7 @@ class Controller:
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
-        self._decided(None)
+        self._on_decisions(None)
 
 
 def _served(allocation: Allocation) -> frozenset[str]:

@@ -68,7 +68,7 @@ class Forecasts:
         """A pass has failed: what was decided before must not be read any more."""
         self._decisions = None
 
-    def told(self, obs: Observation, status: JobStatus) -> JobStatus:
+    def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
         """The status with the job's place in line, or with its answer if the job asks."""
         if not asks(obs):
             self.what_ifs.forget(obs.job.uid)

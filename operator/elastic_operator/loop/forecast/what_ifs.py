@@ -33,8 +33,8 @@ AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the status says, for that generation of the job."""
+class StatusAnswer:
+    """An answer as the job's status has it: the forecast, which names the generation it is for, and the place."""
 
     forecast: Forecast
     place: QueuePlace | None
@@ -47,19 +47,19 @@ class WhatIfs:
         self._world, self._metrics = world, metrics
         self._namespaces: dict[str, str] = {}
         """Of the jobs that ask and have no answer yet."""
-        self._answers: dict[str, Told] = {}
+        self._answers: dict[str, StatusAnswer] = {}
         self._buckets = TokenBucket(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """When each namespace whose bucket may not be full had its last turn (monotonic)."""
 
-    def answer(self, obs: Observation) -> Told | None:
+    def answer(self, obs: Observation) -> StatusAnswer | None:
         """The answer to what the job asks now; None if it is still to be worked out."""
         uid, generation = obs.job.uid, obs.job.generation
         known, written = self._answers.get(uid), obs.job.status.forecast
         if known is not None and known.forecast.observed_generation == generation:
             return known
         if written is not None and written.observed_generation == generation:
-            return Told(written, obs.job.status.queue)
+            return StatusAnswer(written, obs.job.status.queue)
         return None
 
     def ask(self, obs: Observation) -> bool:
@@ -114,7 +114,7 @@ class WhatIfs:
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """The job is answered. Passes may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = Told(_forecast(obs, found, now), _queue_place(found))
+        self._answers[obs.job.uid] = StatusAnswer(_forecast(obs, found, now), _queue_place(found))
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
 

@@ -16,6 +16,7 @@ from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
@@ -59,12 +60,14 @@ class Nominator:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._changed = now, changed
-        self._planned: dict[str, list[Nomination]] = {}
+        self._by_loser: dict[str, list[Nomination]] = {}
+        """By job (uid), the nominations of the last pass for which it loses pods."""
         self._barred: dict[str, Barred] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
-        self._making_way = frozenset[str]()
+        self._cleared_nodes = frozenset[str]()
+        """The nodes on which pods are about to be deleted for a pending pod."""
 
     def barred(self, uid: str) -> Barred | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
@@ -76,23 +79,23 @@ class Nominator:
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
-        self._planned = {}
-        self._making_way = frozenset(nomination.node for nomination in nominations if nomination.losers)
+        self._by_loser = {}
+        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.losers)
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
         for nomination in nominations:
             for loser in nomination.losers:
-                self._planned.setdefault(loser, []).append(nomination)
+                self._by_loser.setdefault(loser, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.losers:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
     def makes_way(self, node: str) -> bool:
         """Whether pods on that node are about to be deleted for a pending pod."""
-        return node in self._making_way
+        return node in self._cleared_nodes
 
-    def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
-        """What must be done before the job lets pods go; its result says whether they may go then."""
-        nominations = [nomination for nomination in self._planned.get(job_uid, ()) if nomination.is_new]
+    def gate(self, job_uid: str) -> Gate | None:
+        """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
+        nominations = [nomination for nomination in self._by_loser.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         tasks = [self._begin(nomination) for nomination in nominations]
@@ -104,7 +107,7 @@ class Nominator:
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
         """Take back reservations that ran out, unless another node is about to be reserved in their place."""
-        planned = {nomination.uid for nominations in self._planned.values() for nomination in nominations}
+        planned = {nomination.uid for nominations in self._by_loser.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
@@ -125,8 +128,8 @@ class Nominator:
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.
 
-        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one no pod may
-        go for it (145). When that ends, everything is decided again.
+        Its result is False while the pod is nominated for another node, that of an earlier pass: on this node no pod
+        may go for it (145). When that ends, everything is decided again.
         """
         task = self._writing.get(nomination.uid)
         if task is None:

@@ -33,7 +33,7 @@ PASSED_SECONDS = 60.0
 """A question is asked again after this time, as quotas change. The answer holds meanwhile if it was wanted all the
 time.
 """
-WISH_SECONDS = 5.0
+QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
 MOST_REFUSED_SECONDS = 300.0
@@ -64,8 +64,8 @@ class _Passed:
 
 
 @dataclass(slots=True)
-class _Wish:
-    """A question to be asked, its `order` within its namespace, and the givers that wait for the answer."""
+class _Question:
+    """A question that waits for its turn: its `order` within its namespace, and the givers that wait for the answer."""
 
     job: Job
     trial: Callable[[], Trial | None]
@@ -108,8 +108,8 @@ class Trials:
         self._edits: dict[str, int] = {}
         """How often jobs were edited while their pods could not be had."""
         self._silences: dict[str, _Silence] = {}
-        self._wishes: dict[str, _Wish] = {}
-        self._running: dict[str, tuple[_Wish, asyncio.Task[None]]] = {}
+        self._questions: dict[str, _Question] = {}
+        self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
         """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
@@ -158,7 +158,7 @@ class Trials:
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
         drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
-        drop_absent(present, self._generations, self._edits, self._wishes)
+        drop_absent(present, self._generations, self._edits, self._questions)
         long_ago = time.monotonic() - MOST_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
@@ -183,44 +183,45 @@ class Trials:
         if job.uid in self._running:
             self._running[job.uid][0].givers.add(giver)
             return passed
-        before = self._wishes.get(job.uid)
+        before = self._questions.get(job.uid)
         givers = before.givers if before is not None else set()
-        self._wishes[job.uid] = _Wish(job, trial, order, now + WISH_SECONDS, givers | {giver})
+        self._questions[job.uid] = _Question(job, trial, order, now + QUESTION_SECONDS, givers | {giver})
         return passed
 
     def ask_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
         now = time.monotonic()
-        self._wishes = {uid: wish for uid, wish in self._wishes.items() if now < wish.until}
-        places: dict[str, list[_Wish]] = {}
-        for wish in sorted(self._wishes.values(), key=lambda wish: (wish.job.uid in self._passed, wish.order)):
-            places.setdefault(wish.job.namespace, []).append(wish)
-        here = {wish.job.namespace for wish, _ in self._running.values()}
+        self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
+        places: dict[str, list[_Question]] = {}
+        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in self._passed, one.order))
+        for question in new_first:
+            places.setdefault(question.job.namespace, []).append(question)
+        here = {question.job.namespace for question, _ in self._running.values()}
         self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
-        while open_now := [name for name, wishes in places.items() if wishes and self._may_ask(name)]:
+        while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
             name = min(open_now, key=lambda name: self._turns.get(name, 0))
             self._turns[name] = max(self._turns.values(), default=0) + 1
             self._put(places[name].pop(0))
 
-    def _put(self, wish: _Wish) -> None:
-        uid = wish.job.uid
-        del self._wishes[uid]
+    def _put(self, question: _Question) -> None:
+        uid = question.job.uid
+        del self._questions[uid]
         if time.monotonic() < self._barred.get(uid, 0.0):
             return
         try:
-            trial = wish.trial()
+            trial = question.trial()
         except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.cannot_be_asked(wish.job)
+            self.cannot_be_asked(question.job)
             return
         if trial is None:
             return
         task = asyncio.create_task(self._try(trial))
-        self._running[uid] = wish, task
+        self._running[uid] = question, task
         task.add_done_callback(lambda _: self._end(uid))
 
     def _end(self, uid: str) -> None:
-        wish, _ = self._running.pop(uid)
-        for giver in wish.givers:
+        question, _ = self._running.pop(uid)
+        for giver in question.givers:
             self._again(giver)
 
     def made(self, uid: str) -> None:
@@ -250,7 +251,7 @@ class Trials:
 
     def _may_ask(self, namespace: str) -> bool:
         silence = self._silences.get(namespace)
-        here = sum(wish.job.namespace == namespace for wish, _ in self._running.values())
+        here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
         most = MOST_OF_NAMESPACE if silence is None else 1
         return not is_silent and here < most and len(self._running) < MOST_AT_ONCE

@@ -97,13 +97,13 @@ class PendingPods:
             if one.gang:
                 gangs.setdefault(one.gang, {})[uid] = one.pending
         self._places.keep_only(gangs.keys())
-        held_back = self._gangs.hold_back(gangs, now)
+        instead = self._gangs.without_unsettled(gangs, now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
-        found = tuple(held_back.get(uid, pending) for uid, pending in ours)
+        found = tuple(instead.get(uid, pending) for uid, pending in ours)
         if not same_objects(found, self._all):
             self._all = found
         return self._all

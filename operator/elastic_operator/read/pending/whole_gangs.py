@@ -47,20 +47,25 @@ class WholeGangs:
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
-        self._planned: dict[str, frozenset[str]] = {}
-        self._held_back: dict[str, tuple[PendingPod, PendingPod]] = {}
+        self._in_this_pass: dict[str, frozenset[str]] = {}
+        """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
+        self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
+        """By uid: a pod of a gang that cannot be served, and the pod to plan for in its place."""
         self.again_at = inf
 
-    def hold_back(self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to use in place of those whose gangs cannot be served.
+    def without_unsettled(
+        self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
+    ) -> Mapping[str, PendingPod]:
+        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, at rest, or
+        not whole.
 
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
                 kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
-        before, held_before = self._gangs, self._held_back
-        self._gangs, self._held_back, self._planned, self.again_at = {}, {}, {}, inf
+        before, instead_before = self._gangs, self._instead
+        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -75,12 +80,12 @@ class WholeGangs:
             rests = can_be_served and now < gang.rests <= now + MOST_REST_SECONDS + 1
             is_planned = can_be_served and not rests
             if is_planned:
-                self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
+                self._in_this_pass[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (rests or not pod.promised):
                     takes = pod.takes and is_planned
-                    self._held_back[uid] = _alone(pod, takes=takes, before=held_before.get(uid))
-        return {uid: held for uid, (_, held) in self._held_back.items()}
+                    self._instead[uid] = _alone(pod, takes=takes, before=instead_before.get(uid))
+        return {uid: held for uid, (_, held) in self._instead.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """After a pass in which these pods (uids) got places: gangs that were `tried` and got none rest.
@@ -88,7 +93,7 @@ class WholeGangs:
         Returns the waiting pods (uids) of each gang that rests for the first time in a row.
         """
         rest_first = []
-        for name, pods in self._planned.items():
+        for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
@@ -99,7 +104,7 @@ class WholeGangs:
                 rest_first += [pods] if not gang.times else []
             else:  # there were too many for one pass
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
-        self._planned = {}
+        self._in_this_pass = {}
         return rest_first
 
 
