@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-MOST = 10_000
+MAX_TOUCHED = 10_000
 """Of more than so many it is remembered only that any may have changed: a standby replica takes none of them."""
 
 
@@ -23,7 +23,7 @@ class Touched(Generic[K]):
         """These may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
-            if len(self._keys) > MOST:
+            if len(self._keys) > MAX_TOUCHED:
                 self._keys = None
 
     def everything(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import MainContainer
-from elastic_operator.read.first_seen import LATE_SECONDS, MOST_KEPT, FirstSeen
+from elastic_operator.read.first_seen import LATE_SECONDS, MAX_KEPT, FirstSeen
 from tests.plan.jobs import make_pod
 from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
 
@@ -137,11 +137,11 @@ def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
     seen = Seeing()
     ages = {seen.age(START - HOUR)}
     seen.first_seen.begin_look()
-    for i in range(2 * MOST_KEPT):
+    for i in range(2 * MAX_KEPT):
         seen.first_seen.since(f"pod-{i}", START)
         if i % 1000 == 0:
             ages.add(seen.age(START - HOUR))
-    assert len(seen.first_seen._seen) <= MOST_KEPT
+    assert len(seen.first_seen._seen) <= MAX_KEPT
     assert ages == {HOUR}
 
 

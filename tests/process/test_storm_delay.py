@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.loop.storm_delay import MOST_REST_SECONDS, STORM_REST, STORM_SECONDS, StormDelay
+from elastic_operator.loop.storm_delay import MAX_STORM_REST_SECONDS, STORM_REST, STORM_SECONDS, StormDelay
 
 TOOK = 0.01
 
@@ -47,4 +47,4 @@ def test_one_pass_that_nothing_woke_ends_the_storm():
 
 @pytest.mark.parametrize("took", [0.2, 2.0])
 def test_long_passes_rest_no_longer_than_an_owner_can_wait(took):
-    assert rests(calm(), passes=100, took=took)[-1] == MOST_REST_SECONDS
+    assert rests(calm(), passes=100, took=took)[-1] == MAX_STORM_REST_SECONDS

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_operator.read.pending.gang_key import gang_of, may_be_split
-from elastic_operator.read.pending.whole_gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.read.pending.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_pending
 
@@ -44,7 +44,7 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     gangs = WholeGangs()
     times = [NOW + 0.5 * i for i in range(25)]
     served = [not held(gangs, gang(2 + i), now) for i, now in enumerate(times)]
-    assert served == [now >= NOW + MOST_GROWING_SECONDS for now in times]
+    assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
 
 
 def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
@@ -100,9 +100,9 @@ def test_what_keeps_one_from_a_place_has_nobody_go_for_the_others_but_for_those_
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
-    gangs, large = WholeGangs(), gang(MOST_PODS + 1)
+    gangs, large = WholeGangs(), gang(MAX_GANG_PODS + 1)
     held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MOST_PODS + 1
+    assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
 
 
 def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:

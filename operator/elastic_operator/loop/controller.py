@@ -197,7 +197,7 @@ class Controller:
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
-        most = reconciler.MOST_PLANS
+        most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.world.forget_some(some)
         self.planner.forget_some(some)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 120.0
 """Every job is decided on again at least this often, whatever the watches say."""
-MOST_PLANS = 500
+MAX_PLANS = 500
 """The most plans that are made in one pass; the next one, which follows at once, goes on."""
 
 
@@ -112,7 +112,7 @@ class Reconciler:
         others = self._planner.may_need_plans(decisions, time.monotonic())
         later = self.dispatcher.busy_or_backing_off()
         uids, made = iter(sorted(dict.fromkeys((*behind, *others)), key=later.__contains__)), 0
-        while made < MOST_PLANS and (uid := next(uids, None)) is not None:
+        while made < MAX_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_set_aside(all_obs[uid], decisions.allocation, now)
         self._behind = list(uids)
         self.dispatcher.metrics.reclaim_unanswered.set(self.making_way.awaiting_dry_runs)

@@ -10,7 +10,7 @@ STORM_SECONDS = 1.0
 few GPUs, a chain of five to ten passes, is over before.
 """
 STORM_REST = 4.0
-MOST_REST_SECONDS = 0.5
+MAX_STORM_REST_SECONDS = 0.5
 """In a storm, each of the five to ten steps of a reclaim waits for no longer than this, however long passes take."""
 
 
@@ -34,4 +34,4 @@ class StormDelay:
         self.storms = now - self._calm_at > STORM_SECONDS
         if not self.storms:
             return 0.0
-        return min(STORM_REST * took, MOST_REST_SECONDS)
+        return min(STORM_REST * took, MAX_STORM_REST_SECONDS)

@@ -25,9 +25,9 @@ from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 8
-MOST_OF_A_NAMESPACE = 4
-MOST_OF_A_JOB = 3
+MAX_AT_ONCE = 8
+MAX_OF_NAMESPACE = 4
+MAX_OF_JOB = 3
 READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
 """A pod whose turn does not come for this long counts as silent: its job must not wait for other jobs' kubelets."""
@@ -51,7 +51,7 @@ class FailureLogs:
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, its pods whose logs are being read or are next."""
-        self.turns = FairSemaphore(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self.turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
         """The turns for all readers of logs."""
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
@@ -72,7 +72,7 @@ class FailureLogs:
         """
         reading = self._reading.get(job_uid, {})
         waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
-        for pod in waiting[: MOST_OF_A_JOB - len(reading)]:
+        for pod in waiting[: MAX_OF_JOB - len(reading)]:
             self._reading[job_uid][pod.uid] = asyncio.create_task(self._read(job_uid, namespace, pod))
 
     def _with_log(self, pod: OwnPod) -> OwnPod:

@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 CALM_SECONDS = 30.0
 EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
-MOST_AT_ONCE = 256
-MOST_OF_A_NAMESPACE = 64
+MAX_AT_ONCE = 256
+MAX_OF_NAMESPACE = 64
 """A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
 SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
@@ -75,7 +75,7 @@ class MasterPoller:
         self._followed: dict[str, _Followed] = {}
         self.touched: Touched[str] = Touched()
         """The jobs (uids) with another report than before, or with none any more."""
-        self._turns = FairSemaphore(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
+        self._turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
@@ -197,7 +197,7 @@ class MasterPoller:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(force_close=True, limit=MOST_AT_ONCE),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MAX_AT_ONCE),
                 headers={"Accept": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
             )

@@ -17,7 +17,7 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -123,8 +123,8 @@ class SurvivorLogs:
         if said is None or said.size != len(left.pods):
             return False
         ranks = {said.rank}
-        for start in range(0, len(others), MOST_OF_A_JOB):
-            for theirs in await self._ranks_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
+        for start in range(0, len(others), MAX_OF_JOB):
+            for theirs in await self._ranks_of(asked.namespace, others[start : start + MAX_OF_JOB], seconds):
                 if theirs is None or (theirs.size, theirs.group) != (said.size, said.group):
                     return False
                 ranks.add(theirs.rank)

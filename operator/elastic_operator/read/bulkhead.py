@@ -22,8 +22,8 @@ T = TypeVar("T")
 FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
 """The first wait if the allocation raised: to find the culprit costs several allocations."""
-LONGEST_SECONDS = 1800.0
-MOST_CHARACTERS = 300
+MAX_BACKOFF_SECONDS = 1800.0
+MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
 """A job that raised at what it was given takes nothing from others until this long after its next try, as they would
@@ -31,7 +31,7 @@ lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """An object that has not raised for this long begins again with the shortest wait."""
-MOST_VERSIONS = 3
+MAX_VERSIONS = 3
 """After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
 
 
@@ -103,10 +103,10 @@ class Bulkhead:
             return known
         attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
-        wait = doubled(first, LONGEST_SECONDS, attempts)
+        wait = doubled(first, MAX_BACKOFF_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
         told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
-        told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."
+        told = told if len(told) <= MAX_ERROR_CHARACTERS else f"{told[:MAX_ERROR_CHARACTERS]}..."
         message = (
             f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
@@ -142,7 +142,7 @@ class Bulkhead:
         known = self._faults.get(uid)
         if known is None or time.monotonic() >= known.takes_at:
             return True
-        return known.version != version and known.versions < MOST_VERSIONS
+        return known.version != version and known.versions < MAX_VERSIONS
 
     def worked(self, uid: str) -> None:
         """The object could use what it was given, so its next error counts as the first."""

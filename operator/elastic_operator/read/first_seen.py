@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.times import not_later
 
 LATE_SECONDS = 60.0
 """If news seem later than this, they are not late: their writer's clock is behind."""
-MOST_KEPT = 100_000
+MAX_KEPT = 100_000
 
 
 class FirstSeen:
@@ -45,10 +45,10 @@ class FirstSeen:
 
     def _make_room(self) -> None:
         """Forget the half that was not asked for lately, if there are too many: most are of objects that are gone."""
-        if len(self._seen) >= MOST_KEPT:
-            for key in list(islice(self._seen, MOST_KEPT // 2)):
+        if len(self._seen) >= MAX_KEPT:
+            for key in list(islice(self._seen, MAX_KEPT // 2)):
                 del self._seen[key]
-        if len(self._asked) >= MOST_KEPT:
+        if len(self._asked) >= MAX_KEPT:
             self._asked.clear()
 
     def _believed(self, written: float) -> float:

@@ -25,7 +25,7 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
-MOST_AT_ONCE, MORE_SECONDS = 3, 10.0
+MAX_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
 """An answer for which it takes longer, with the rests, counts as several."""
 AGAIN_SECONDS = 1.0
@@ -48,7 +48,7 @@ class WhatIfs:
         self._namespaces: dict[str, str] = {}
         """Of the jobs that ask and have no answer yet."""
         self._answers: dict[str, StatusAnswer] = {}
-        self._buckets = TokenBucket(MOST_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._buckets = TokenBucket(MAX_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """When each namespace whose bucket may not be full had its last turn (monotonic)."""
 
@@ -102,7 +102,7 @@ class WhatIfs:
 
     def _forget_turns(self) -> None:
         self._buckets.forget_full()
-        long_ago = time.monotonic() - MOST_AT_ONCE * MORE_SECONDS
+        long_ago = time.monotonic() - MAX_AT_ONCE * MORE_SECONDS
         self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:

@@ -26,7 +26,7 @@ from elastic_operator.read.pending.pending_pod import Barred
 
 log = logging.getLogger(__name__)
 
-MOST_BARRED = 10_000
+MAX_BARRED = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler took away is written again after this time (45)."""
 RETRY_SECONDS = 30.0
@@ -81,7 +81,7 @@ class Nominator:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
         self._by_loser = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.losers)
-        if len(self._barred) > MOST_BARRED:
+        if len(self._barred) > MAX_BARRED:
             self._barred.clear()
         for nomination in nominations:
             for loser in nomination.losers:

@@ -36,18 +36,18 @@ time.
 QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
-MOST_REFUSED_SECONDS = 300.0
+MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
 SILENT_SECONDS = 1.0
-MOST_SILENT_SECONDS = 30.0
+MAX_SILENT_SECONDS = 30.0
 """How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
-MOST_EDITS = 3
+MAX_EDITS = 3
 """After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
 doubled each time up to a day.
 """
-MOST_AT_ONCE = 16
+MAX_AT_ONCE = 16
 """Half of the writes that may be under way (28)."""
-MOST_OF_NAMESPACE = 2
+MAX_OF_NAMESPACE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Trials:
         return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
-        """The job was edited, so its trouble may be mended: forget it, up to `MOST_EDITS` times in a row."""
+        """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
         now, uid, retry = time.monotonic(), job.uid, job.status.retry
         barred = now < self._barred.get(uid, 0.0)
         refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
@@ -139,11 +139,11 @@ class Trials:
             self._edits.pop(uid, None)
             return
         edits = self._edits[uid] = self._edits.get(uid, 0) + 1
-        if edits <= MOST_EDITS:
+        if edits <= MAX_EDITS:
             for known in (self._barred, self._refusals, self._in_vain):
                 known.pop(uid, None)
             return
-        rest = rest_seconds(MOST_IN_VAIN + edits - MOST_EDITS - 1)
+        rest = rest_seconds(MOST_IN_VAIN + edits - MAX_EDITS - 1)
         log.warning(
             "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
         )
@@ -159,7 +159,7 @@ class Trials:
         """Forget the jobs that are gone."""
         drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
         drop_absent(present, self._generations, self._edits, self._questions)
-        long_ago = time.monotonic() - MOST_SILENT_SECONDS
+        long_ago = time.monotonic() - MAX_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
@@ -253,8 +253,8 @@ class Trials:
         silence = self._silences.get(namespace)
         here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        most = MOST_OF_NAMESPACE if silence is None else 1
-        return not is_silent and here < most and len(self._running) < MOST_AT_ONCE
+        most = MAX_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_AT_ONCE
 
     async def _try(self, trial: Trial) -> None:
         job = trial.job
@@ -264,7 +264,7 @@ class Trials:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
-            wait = doubled(REFUSED_SECONDS, MOST_REFUSED_SECONDS, times)
+            wait = doubled(REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
             if not trial.besides:
                 self._refused(job, error, trial.needed)
@@ -282,10 +282,10 @@ class Trials:
     def cannot_be_asked(self, job: Job) -> None:
         """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
+        self._barred[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
         silence.times += 1
-        wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
+        wait = doubled(SILENT_SECONDS, MAX_SILENT_SECONDS, silence.times)
         silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

@@ -28,7 +28,7 @@ from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-MOST_PODS = 32
+MAX_PODS_AT_ONCE = 32
 """Pods created at once: as many as the writes under way (28). A manifest that only waits for its turn takes
 up to 1 MB.
 """
@@ -40,7 +40,7 @@ class Creator:
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
         self._networking = Networking(session, stores, build.network)
-        self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
+        self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
 
     async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         """Create these pods of the job. Raises what the cluster layer raises, and PodRefused.

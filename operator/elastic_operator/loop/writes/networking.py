@@ -20,7 +20,7 @@ from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import ROLE_MASTER
 
-MOST_SERVICES = 8
+MAX_SERVICES_AT_ONCE = 8
 """Services created at once (28). The API server creates them one by one; more would only run into their time limit."""
 
 TOKEN_BYTES = 32
@@ -31,7 +31,7 @@ class Networking:
 
     def __init__(self, session: Session, stores: Stores, network: JobNetwork | None) -> None:
         self._session, self._stores, self._network = session, stores, network
-        self._services = asyncio.Semaphore(MOST_SERVICES)
+        self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
     async def ensure(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
         """Create what is missing for these pods; returns the job's Service. Raises what the cluster layer raises."""

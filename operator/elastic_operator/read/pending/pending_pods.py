@@ -25,7 +25,7 @@ from elastic_operator.read.pending.pending_pod import Around, Barred, Volumes, c
 from elastic_operator.read.pending.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
-MOST_PROLONGED_SECONDS = 600.0
+MAX_PROLONGED_SECONDS = 600.0
 """Pods that have not gone after this long hold no place for a pending pod any more (145)."""
 FEW_PODS = 100
 """Up to this many new or changed pods are read in one go (91)."""
@@ -194,7 +194,7 @@ class PendingPods:
         same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
-        if (waits or waited or (moved and not same)) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
+        if (waits or waited or (moved and not same)) and said.since <= now < said.since + MAX_PROLONGED_SECONDS:
             seconds = self._settings.reclaim.reservation_seconds
             until = now + min(seconds, self._ledger.overdue_within(said.node))
         return msgspec.structs.replace(said, until=until) if until > said.until else said

@@ -20,10 +20,10 @@ from elastic_operator.plan.facts.times import doubled
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
-MOST_GROWING_SECONDS = 10.0
+MAX_GROWING_SECONDS = 10.0
 """A gang may grow for this long without a second's pause. Then the pods that are there are served."""
-MOST_PODS = 1_000
-PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
+MAX_GANG_PODS = 1_000
+PODS_A_SECOND, MAX_GANG_REST_SECONDS = 32, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class WholeGangs:
                 anew = now >= gang.grown + SETTLED_SECONDS
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
             self._gangs[name] = gang
-            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MOST_GROWING_SECONDS)
+            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
             self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
             can_be_served = now >= settled_at and _can_be_served(pods.values())
-            rests = can_be_served and now < gang.rests <= now + MOST_REST_SECONDS + 1
+            rests = can_be_served and now < gang.rests <= now + MAX_GANG_REST_SECONDS + 1
             is_planned = can_be_served and not rests
             if is_planned:
                 self._in_this_pass[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
@@ -98,7 +98,7 @@ class WholeGangs:
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
             elif name in tried:
-                seconds = doubled(len(pods) / PODS_A_SECOND, MOST_REST_SECONDS, gang.times + 1)
+                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_REST_SECONDS, gang.times + 1)
                 self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
                 self.again_at = min(self.again_at, ceil(now + seconds))
                 rest_first += [pods] if not gang.times else []
@@ -117,7 +117,7 @@ def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
     """Whether it is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     known = [pod for pod in pods if pod is not None]
     all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
-    return len(known) <= MOST_PODS and all_wait and not any(pod.unplannable for pod in known)
+    return len(known) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in known)
 
 
 def _alone(
