@@ -103,12 +103,12 @@ class Kopf:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
             return self._session(await asyncio.wrap_future(authorization))
 
-        async def tell(type: str | None, body: kopf.Body, **_: Any) -> None:
+        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
             ours.call_soon_threadsafe(take, type, dict(body))
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(tell)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
         where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
         await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
 
@@ -186,7 +186,7 @@ class JobFeed:
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:
         self.last_ok = time.monotonic()
-        if type is None:  # kopf has listed anew, and what was deleted before that it will not tell
+        if type is None:  # kopf has listed anew, and does not report what was deleted before that
             self._listed.set()
         if type == "DELETED":
             try:
@@ -310,5 +310,5 @@ def quiet_kopf() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # That it gets no signals, and why it ended: the one is meant so, the other is said by its host.
+    # kopf logs that it gets no signals, which is intended, and why it ended, which JobFeed logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

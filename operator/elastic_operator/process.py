@@ -180,8 +180,8 @@ class Process:
     async def _wait_until_ours(self) -> None:
         """Wait until this installation decides (81)."""
         await self.watches.all["priorityclasses"].catch_up()
-        if told := self.installation.elsewhere():
-            log.error("standing by: %s", told)
+        if reason := self.installation.elsewhere():
+            log.error("standing by: %s", reason)
             await self.installation.wait_until_ours()
             log.info("this installation is the one that decides now")
 
@@ -333,7 +333,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # it was told where it happened
+        task.exception()  # it was logged where it happened
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:

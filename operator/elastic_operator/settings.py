@@ -312,8 +312,8 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        told = "; ".join(map(str, field_errors(error, at=())))
-        raise SettingsError(f"settings of {file} and {PREFIX}*: {told}") from error
+        problems = "; ".join(map(str, field_errors(error, at=())))
+        raise SettingsError(f"settings of {file} and {PREFIX}*: {problems}") from error
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

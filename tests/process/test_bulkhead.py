@@ -54,7 +54,7 @@ def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
     of_a_plan_under_way = found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True)
     assert not of_a_plan_under_way.silent
     assert not found.may_take("uid", 1)
-    of_a_plan_under_way.is_told = True
+    of_a_plan_under_way.is_reported = True
     assert found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True).silent
 
 

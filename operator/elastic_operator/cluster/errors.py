@@ -30,7 +30,7 @@ class Remedy(Enum):
         return self not in (Remedy.USER, Remedy.EDIT)
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether somebody is to read of it."""
         return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
 

@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """An HTTP status, and the text of the response."""
 
     status: int
-    told: str
+    text: str
 
 
 LET_IN = Verdict(200, "")

@@ -97,11 +97,11 @@ def reservation_of(pod: Pod) -> Reservation:
     condition = _condition(pod)
     if condition is None:
         return _annotated(pod)
-    said = _read(condition.message)
+    found = _read(condition.message)
     return (
-        said
-        if pod.status.nominated_node_name in (said.node, "")
-        else msgspec.structs.replace(said, node="", since=0.0, until=0.0)
+        found
+        if pod.status.nominated_node_name in (found.node, "")
+        else msgspec.structs.replace(found, node="", since=0.0, until=0.0)
     )
 
 
@@ -127,8 +127,8 @@ def _annotated(pod: Pod) -> Reservation:
     Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and then does
     not count any more.
     """
-    said = _read(pod.metadata.annotations.reserved)
-    return said if said.node and pod.status.nominated_node_name == said.node else Reservation()
+    found = _read(pod.metadata.annotations.reserved)
+    return found if found.node and pod.status.nominated_node_name == found.node else Reservation()
 
 
 def _read(text: str) -> Reservation:

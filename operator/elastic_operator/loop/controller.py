@@ -112,7 +112,7 @@ class Controller:
                 await asyncio.sleep(0)
             for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
+        except Exception:  # noqa: BLE001 - the pass meets it again, and logs it
             return
 
     async def _sleep(self, seconds: float) -> None:

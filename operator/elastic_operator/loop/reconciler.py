@@ -154,7 +154,7 @@ class Reconciler:
                 job.status != JobStatus() or not body.status.unpack()
             ):  # else it cannot be read, and is kept
                 if fault is not None:
-                    fault.is_told = True
+                    fault.is_reported = True
                 gate = partial(self.making_way.gate, job.uid, plan) if plan.deletes else _no_gate
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status

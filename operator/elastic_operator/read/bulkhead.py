@@ -43,7 +43,8 @@ class Fault:
     `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
-    (monotonic) it takes nothing from others. `is_told`: what says so to users was begun. `silent`: that raised, too.
+    (monotonic) it takes nothing from others. `is_reported`: what says so to users was begun. `silent`: that raised,
+    too.
     """
 
     version: object
@@ -53,7 +54,7 @@ class Fault:
     in_allocation: bool
     takes_at: float
     versions: int = 1
-    is_told: bool = False
+    is_reported: bool = False
     silent: bool = False
 
 
@@ -97,18 +98,20 @@ class Bulkhead:
         known = self._faults.get(uid)
         edited = known is not None and known.version != version
         self.count(kind)
-        if given and known is not None and known.is_told and not edited and now < known.again_at:
-            log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
+        if given and known is not None and known.is_reported and not edited and now < known.again_at:
+            log.error(
+                "%s=%s raises even at the status that says that it is set aside: %r", kind, name, error, exc_info=error
+            )
             known.silent = True
             return known
         attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
         wait = doubled(first, MAX_BACKOFF_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
-        told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
-        told = told if len(told) <= MAX_ERROR_CHARACTERS else f"{told[:MAX_ERROR_CHARACTERS]}..."
+        text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
+        text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
         message = (
-            f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
+            f"The operator met an error of its own at this {kind} and leaves it as it is: {text}. It tries again by"
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
         self._raised += 1

@@ -91,7 +91,7 @@ class Jobs:
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
-        except Exception:  # noqa: BLE001 - it is told already that the job cannot be read
+        except Exception:  # noqa: BLE001 - its status says already that it cannot be read
             created, status = 0.0, JobStatus()
         return Job(
             namespace=meta.namespace,

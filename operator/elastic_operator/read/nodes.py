@@ -159,7 +159,7 @@ class Nodes:
         try:
             return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
         except Exception:
-            log.exception("node=%s: what its pods use cannot be told", name)
+            log.exception("node=%s: what its pods use is not known", name)
             return None
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:

@@ -36,8 +36,8 @@ class PodPriorities:
 
     def left_out(self, spec: JobSpec | None) -> str:
         """A sentence for each field of the templates that pods are made without; "" if there is none."""
-        told = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
-        return f"{' '.join(told)}{_REMEDY}" if told else ""
+        sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
+        return f"{' '.join(sentences)}{_REMEDY}" if sentences else ""
 
     def _why(self, at: str, pod: Mapping[str, Any]) -> Iterator[str]:
         name = pod.get("priorityClassName")

@@ -82,9 +82,9 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     gets = d.grant.assignment
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
     takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
-    told = plain(d.grant)
-    del told["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **told, **takers}
+    grant = plain(d.grant)
+    del grant["assignment"]
+    return {"replicas": gets.replicas, **plain(pods), **grant, **takers}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -55,13 +55,13 @@ class Upkeep:
         except (NotFound, AlreadyExists):
             self._failures.pop(name, None)
         except ClusterError as error:
-            told, before = str(error) if error.remedy.is_told else "", self._failures.get(name)
-            self._failures[name] = told
-            if told and told != before:
-                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, told)
+            message, before = str(error) if error.remedy.is_reported else "", self._failures.get(name)
+            self._failures[name] = message
+            if message and message != before:
+                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
         else:
             self._failures.pop(name, None)
 
     def keep_only(self, names: Container[str]) -> None:
         """Forget the failures of all others."""
-        self._failures = {name: told for name, told in self._failures.items() if name in names}
+        self._failures = {name: message for name, message in self._failures.items() if name in names}

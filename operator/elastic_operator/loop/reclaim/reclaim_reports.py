@@ -31,7 +31,7 @@ class ReclaimReports:
     ) -> None:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
         self._braked: frozenset[tuple[str, bool]] = frozenset()
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
@@ -65,9 +65,9 @@ class ReclaimReports:
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report what would be taken, once for each pod that would go."""
         evictions = allocation.evictions
-        told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
-            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
                 text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)

@@ -55,7 +55,7 @@ class Actor:
         written: dict[str, Any],
         may_create: bool,
         sent: set[str],
-        tells: bool = True,
+        writes_status: bool = True,
         pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
         """Carry out the plan; `written` is the status as the API server has it. Raises what the cluster layer raises.
@@ -73,7 +73,7 @@ class Actor:
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._masters.route(job, plan.route)
-        if tells and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
+        if writes_status and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
             self.record_events(job, plan.events)
         if plan.delete_job:
             await self._delete_job(job)

@@ -41,16 +41,16 @@ Gate = Callable[[], Awaitable[bool]]
 class _Work:
     """A plan that is carried out, and the job's status as the API server has it.
 
-    `tells`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are forgotten, of
-    which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may have been
-    created.
+    `writes_status`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are
+    forgotten, of which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
+    have been created.
     """
 
     job: Job
     plan: Plan
     written: dict[str, Any]
     may_create: bool = False
-    tells: bool = True
+    writes_status: bool = True
     clears: bool = True
     tries: int = 0
     gate: Gate | None = None
@@ -140,9 +140,11 @@ class Dispatcher:
             plan = replace(plan, creates=())
             if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
-        tells = bool(quiet <= 0 or plan.creates or plan.deletes)
+        writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
         written, tries = body.status.unpack(), trouble.attempts
-        self._begin(_Work(job, plan, written, may_create=may_create, tells=tells, tries=tries, gate=gate()))
+        self._begin(
+            _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        )
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
@@ -159,7 +161,7 @@ class Dispatcher:
         return inf
 
     def _begin(self, work: _Work) -> None:
-        if work.tells:
+        if work.writes_status:
             self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
         task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
@@ -197,7 +199,7 @@ class Dispatcher:
                     work.plan,
                     written=work.written,
                     may_create=work.may_create,
-                    tells=work.tells,
+                    writes_status=work.writes_status,
                     sent=work.sent,
                     pods=lambda: self.ledger.own_pods(job.uid),
                 )

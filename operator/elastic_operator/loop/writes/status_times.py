@@ -83,7 +83,7 @@ class StatusTimes:
         return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
-        """It is written now. What new pods wait for is known once they wait: that is told soon."""
+        """It is written now. With new pods it is written again soon: what they wait for is known only then."""
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None

@@ -79,7 +79,7 @@ class Troubles:
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else 2.0
         wait = doubled(FIRST_SECONDS, longest, known.attempts)
         known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
-        if error.remedy.is_told:
+        if error.remedy.is_reported:
             known.message = str(error)
         if isinstance(error, PodRefused):
             _take_refusal(known, job, error)

@@ -84,8 +84,8 @@ def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, se
         return False
     if reserved.node or nominated:
         return True
-    said = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in said for resource in settings.gpu_resources)
+    message = convert.unschedulable(pod)
+    return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:

@@ -165,12 +165,12 @@ class PendingPods:
         around = self._around(pod)
         seen = known if known is not None and known.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
-        said = self._in_its_gang(gang, written)
-        waits = bool(said.node) and (self._ledger.is_left(said.node) or self._makes_way(said.node))
-        key = (around, self._clock.stepped, waits, said.node)
+        reserved = self._in_its_gang(gang, written)
+        waits = bool(reserved.node) and (self._ledger.is_left(reserved.node) or self._makes_way(reserved.node))
+        key = (around, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
             return seen
-        reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
+        reserved = self._prolonged(reserved, known, now, waits=waits, moved=reserved is not written)
         pending, until = pending_pod_of(pod, gang, reserved, around, self._settings, now)
         if known is not None and known.pending == pending:
             pending = known.pending
@@ -184,17 +184,17 @@ class PendingPods:
         )
 
     def _prolonged(
-        self, said: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
+        self, reserved: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation as it holds: its time begins when the pods that make room for it have gone (145), and anew
         when it moves to another node of its gang (167).
 
         It ends at the latest when one of them is overdue: from then on that pod's room is used again (40).
         """
-        same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
+        same = known is not None and known.reserved.node == reserved.node and known.reserved.since == reserved.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
-        if (waits or waited or (moved and not same)) and said.since <= now < said.since + MAX_PROLONGED_SECONDS:
+        if (waits or waited or (moved and not same)) and reserved.since <= now < reserved.since + MAX_PROLONGED_SECONDS:
             seconds = self._settings.reclaim.reservation_seconds
-            until = now + min(seconds, self._ledger.overdue_within(said.node))
-        return msgspec.structs.replace(said, until=until) if until > said.until else said
+            until = now + min(seconds, self._ledger.overdue_within(reserved.node))
+        return msgspec.structs.replace(reserved, until=until) if until > reserved.until else reserved
