@@ -10,7 +10,7 @@ import pytest
 
 from elastic_operator.plan.blame import MOST_TRIES, culprits
 from elastic_operator.read import bulkhead
-from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_BACKOFF_SECONDS, Bulkhead
+from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_ASIDE_SECONDS, Bulkhead
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def raised(found: Bulkhead, times: int, clock: SimpleNamespace, **more: bool) ->
 def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(clock):
     waits = raised(Bulkhead(), 13, clock)
     assert waits[:4] == [1, 2, 4, 8]
-    assert waits[-1] == MAX_BACKOFF_SECONDS
+    assert waits[-1] == MAX_ASIDE_SECONDS
     assert raised(Bulkhead(), 2, clock, in_allocation=True) == [FIRST_ALLOCATION_SECONDS, 2 * FIRST_ALLOCATION_SECONDS]
 
 
@@ -71,7 +71,7 @@ def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
         may_take.append(found.may_take("uid", version))
         found.set_aside("job", "uid", "a/b", KeyError(), version=version, given=True)
     assert may_take == [True, True, True, False, False]
-    clock.passed += MAX_BACKOFF_SECONDS
+    clock.passed += MAX_ASIDE_SECONDS
     assert found.may_take("uid", 6)
 
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
 """The first wait if the allocation raised: to find the culprit costs several allocations."""
-MAX_BACKOFF_SECONDS = 1800.0
+MAX_ASIDE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
@@ -106,7 +106,7 @@ class Bulkhead:
             return known
         attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
-        wait = doubled(first, MAX_BACKOFF_SECONDS, attempts)
+        wait = doubled(first, MAX_ASIDE_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
         text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
