@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often, as a node's status every few seconds, and seldom with news."""
+"""Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
 GC_THRESHOLDS = (20_000, 10, 10)

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics on one port. The first two are open to all, as the kubelet shows no token.
+"""/healthz, /readyz and /metrics on one port. The first two are open to all, because the kubelet sends no token.
 
 Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
 can take over at any time, unless the cluster belongs to another installation (81).

@@ -22,7 +22,7 @@ TAIL_LINES = 500
 MAX_LOG = 16_384
 """The most characters of a log that are read, the last ones."""
 MAX_TRACEBACK = 4096
-"""The most characters that are kept. The beginning is cut, as the exception is at the end."""
+"""The most characters that are kept. The beginning is cut, because the exception is at the end."""
 _MAX_MESSAGE_LINES = 20
 _MAX_LAST_OUTPUT = 10
 

@@ -3,7 +3,7 @@
 Clocks of two machines are never compared. A holder counts as dead when its Lease has not changed for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
 renewal was *begun* longer ago than `fence_seconds`. That is shorter, so it has stopped before another takes over. It
-counts by a clock that goes on while its machine is suspended, since the others' clocks go on, too.
+counts by a clock that goes on while its machine is suspended, because the others' clocks go on, too.
 
 A thread of its own renews the Lease, so that a long turn of the event loop that does the work does not lose it. That
 loop beats. The Lease is given up when the beats stop, so that a stuck loop does not keep it for ever (90).
@@ -214,7 +214,9 @@ class Elector:
             await self._claim(self._lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
-        """Write the Lease as ours. The time counts from before the request, as nobody knows when it was carried out."""
+        """Write the Lease as ours. The time counts from before the request, because nobody knows when it was carried
+        out.
+        """
         begun = _since_boot()
         now = micro_time(self._session.api_time())
         old = _spec(lease) if lease is not None else {}
@@ -250,7 +252,7 @@ class Elector:
 
 
 Election = Callable[[Elector], Coroutine[Any, Any, None]]
-"""Runs an elector over a session that its loop shares with no other. To cancel this cancels the elector."""
+"""Runs an elector over a session that its loop shares with no other. Cancelling this cancels the elector."""
 
 
 def beside(connect: Callable[[], Session]) -> Election:

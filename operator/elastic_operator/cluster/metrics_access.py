@@ -48,7 +48,7 @@ NO_ANSWER = Verdict(503, "the API server does not say whether you may read metri
 
 
 class MetricsAccess:
-    """Asks over `session`, which needs no lease, since reviews change nothing. Its account may create both kinds."""
+    """Asks over `session`, which needs no lease, because reviews change nothing. Its account may create both kinds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -40,7 +40,7 @@ BACKWARDS_SECONDS = 60.0
 
 
 class Avoided(msgspec.Struct, frozen=True):
-    """A node on which a reservation of the pod ran out so many `times`. It is left alone `until` (epoch seconds)."""
+    """A node on which a reservation of the pod ran out, and how many `times`. It is avoided `until` (epoch seconds)."""
 
     until: float
     times: int = 1

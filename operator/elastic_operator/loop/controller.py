@@ -105,7 +105,7 @@ class Controller:
             await asyncio.gather(forecasting, return_exceptions=True)
 
     async def _read_ahead(self) -> None:
-        """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
+        """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""
         try:
             now = self._clock.time()
             for _ in self.world.reader.pending_pods.read_ahead(now):
@@ -152,7 +152,7 @@ class Controller:
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
-            self.reconciler.say_why(observed, allocation, now, storms=self._storm_delay.storms)
+            self.reconciler.renew_messages(observed, allocation, now, storms=self._storm_delay.storms)
             self._on_decisions(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
@@ -160,7 +160,7 @@ class Controller:
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
     def _report(self, decisions: Decisions, now: float) -> None:
-        """Take note of another allocation. An error in a report must not keep any job from its pods (88)."""
+        """Report a new allocation. An error in a report must not keep any job from its pods (88)."""
         try:
             self._take_note(decisions, now)
         except Exception:
@@ -168,7 +168,7 @@ class Controller:
             log.exception("what was decided cannot be reported; it is carried out all the same")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """There is another allocation: it is counted, and each job gets a new message on why it is not bigger."""
+        """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
@@ -176,7 +176,7 @@ class Controller:
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.unsettled:
             uids = sorted(self.planner.unsettled)
-            log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
+            log.warning("whole jobs lose their pods in vain: their takers, uids=%s, get nothing by it", uids)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
@@ -212,6 +212,6 @@ class Controller:
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the brakes."""
+    """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
     waiting = (entry.demand.uid for entry, _ in allocation.braked)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -1,4 +1,4 @@
-"""Makes the plan of each job and starts on it, and says why a job is not bigger.
+"""Makes the plan of each job and starts on it, and renews the messages on why jobs are not bigger.
 
 Thousands of jobs may change at once: plans are made for some jobs in each pass, for the others in the next ones, which
 follow at once.
@@ -80,21 +80,24 @@ class Reconciler:
         return min(self.goes_on_at(now), self._planner.next_due(), self.limit_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
-        """When (monotonic, as `now`) one can start on a job for whose plan there was no time; infinity without any."""
+        """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
         return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """Pods for which others were to go would be refused: trouble of the job, if it needs them for its minimum."""
+        """The pods of the job for which others were to go would be refused.
+
+        If the job needs them for its minimum, that counts like a failed write.
+        """
         if needed:
             self.dispatcher.note(job, error)
             return
-        text = f"Nobody makes way for it to grow: {pod_blocked(error.error.message)}"
+        text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
         self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _set_aside(self, uid: str, error: Exception) -> Observation | None:
-        """That job has raised at what it was given. Returns how it is observed meanwhile; None if it is gone."""
+        """Set the job aside: it raised at what it was given. Returns its observation then; None if it is gone."""
         return self._planner.set_aside(self._world, uid, error, given=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
@@ -184,7 +187,7 @@ class Reconciler:
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _note(self, planned: Planned) -> None:
-        """A plan was made, and begun: it says why the job is not bigger, and metrics show its status."""
+        """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
         self._planner.note(planned)
         self.limit_messages.renewed(planned.obs.job.uid)
         try:
@@ -194,7 +197,7 @@ class Reconciler:
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def say_why(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
+    def renew_messages(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
         """Renew the messages of some of the jobs whose message may read otherwise now. Each plan renews it, too.
 
         `storms`: passes have woken each other for a while.
@@ -206,12 +209,12 @@ class Reconciler:
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue
             try:
-                self._say_why_one(known.obs, allocation, now)
+                self._renew_message(known.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
                 self._set_aside(uid, error)
                 self._wake()
 
-    def _say_why_one(self, obs: Observation, allocation: Allocation, now: float) -> None:
+    def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:
         known, grant = obs.job.status.condition(ConditionType.FULL_SIZE), allocation[obs.job.uid]
         if known is None or (known.reason, known.message) != (grant.limit, grant.message):
             self._plan(obs, allocation, now)

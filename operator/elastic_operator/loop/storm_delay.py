@@ -18,8 +18,8 @@ MAX_STORM_REST_SECONDS = 0.5
 class StormDelay:
     """The delay after each pass; times are monotonic.
 
-    In a storm the next pass waits for four times what the last one took. It then decides at once about all that has
-    happened meanwhile, as a pass costs the same for one change of a job as for ten.
+    In a storm the next pass waits for four times what the last one took. It then decides about all that has happened
+    meanwhile, because a pass costs the same for one change of a job as for ten.
     """
 
     _calm_at: float = field(default_factory=time.monotonic)

@@ -2,7 +2,7 @@
 
 torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
 while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
-pods takes neither all memory nor all turns. Logs of pods that failed first are read first, since one of these is to
+pods takes neither all memory nor all turns. Logs of pods that failed first are read first, because one of these is to
 blame.
 """
 

@@ -39,7 +39,9 @@ SILENT_SECONDS = 75.0
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
 """A group that changes has about five news within seconds, each of them once."""
 NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
-"""All jobs of a namespace may change together, as when nodes are lost. 1,000 lying masters cost ten writes a second."""
+"""All jobs of a namespace may change together, for example when nodes are lost. 1,000 lying masters cost ten writes a
+second.
+"""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class MasterPoller:
     def heard(self, uid: str) -> float | None:
         """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
 
-        Silence before that time means nothing, as the master was rarely asked then.
+        Silence before that time means nothing, because the master was rarely asked then.
         """
         followed = self._followed.get(uid)
         if followed is None or followed.eager_since is None:

@@ -26,8 +26,8 @@ MAX_ASIDE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""A job that raised at what it was given takes nothing from others until this long after its next try, as they would
-lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+"""A job that raised at what it was given takes nothing from others until this long after its next try, because
+others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """An object that has not raised for this long begins again with the shortest wait."""
@@ -43,7 +43,7 @@ class Fault:
     `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
-    (monotonic) it takes nothing from others. `is_reported`: what says so to users was begun. `silent`: that raised,
+    (monotonic) it takes nothing from others. `is_reported`: a status that says so was begun. `silent`: that raised,
     too.
     """
 
@@ -67,8 +67,8 @@ class Bulkhead:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is set aside, or if it is set aside now since this
-        raises.
+        """The result of `work` for that object; None if the object is set aside, or is set aside now because `work`
+        raised.
         """
         if self.fault(uid) is not None:
             return None

@@ -51,7 +51,7 @@ class CountedPod:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a pod of no job that uses a node, or may come to use one."""
+        """Whether it is a pod of no job that uses a node, or may use one later."""
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
         return self.claims is None and may_run and not convert.ended(self.pod)
 

@@ -1,5 +1,5 @@
-"""Fields of statuses that the API server drops, since the custom resource definition is of an older release (135 to
-137).
+"""Fields of statuses that the API server drops, because the custom resource definition is of an older release
+(135 to 137).
 
 A dropped field would look unwritten after each write, and be written again for ever. So the answer to each write is
 compared with what was sent, and missing fields are left out when a status is compared with the wanted one. They are

@@ -32,7 +32,7 @@ class JobInputs(NamedTuple):
     heard: Heard
 
     def equal(self, other: JobInputs) -> bool:
-        """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
+        """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
         return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 

@@ -1,7 +1,7 @@
 """Pods that are being deleted and do not go: a stuck finalizer, a dead kubelet. Their room is not free soon (40).
 
-A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, since the end of
-the grace is written on another clock.
+A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, because the end
+of the grace is written on another clock.
 """
 
 from __future__ import annotations

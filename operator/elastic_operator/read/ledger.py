@@ -338,7 +338,9 @@ class Ledger:
         try:
             return self._read(pod, known)
         except Exception:
-            log.exception("pod=%s/%s cannot be read; what it uses counts", pod.metadata.namespace, pod.metadata.name)
+            log.exception(
+                "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
+            )
             self._on_error()
             is_own = known is not None and known.own is not None and not convert.ended(pod)
             if known is not None and is_own and pod.spec.node_name in ("", known.node):

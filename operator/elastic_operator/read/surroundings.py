@@ -76,7 +76,7 @@ class Surroundings:
     def grace_ceiling(self, namespace: str) -> int:
         """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
 
-        One at least, as a deletion without any grace would be one by force.
+        At least one, because a deletion without any grace is one by force.
         """
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)

@@ -55,7 +55,7 @@ class PolicyStatuses:
         self._upkeep.has_news()
 
     def pass_failed(self) -> None:
-        """The result of the last pass must not be read any more: the pass that failed has begun to change it."""
+        """The result of the last pass must not be read any more: the failed pass may have changed parts of it."""
         self._last = None
 
     async def run(self) -> None:

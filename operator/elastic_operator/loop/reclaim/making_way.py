@@ -1,9 +1,9 @@
 """Whether a job may let pods go for others, and what must be done first.
 
 No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
-pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh no pod goes, as none is
-created. While it is being read why a pod of a job failed, no pod of that job goes, nor any pod for it: all of its pods
-may be replaced a moment later (14).
+pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod goes, because none
+is created either. While the log of a failed pod is being read, no pod of its job goes, nor any pod for that job: all of
+its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its takers.
 Then it lets the pods go whose takers may use the room, and the others later.
@@ -111,7 +111,7 @@ class MakingWay:
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The takers of that job's pods that are not known to have use for the room."""
+        """The takers of that job's pods that may be unable to use the room: nothing is known of them yet."""
         return frozenset(taker for taker in self._now.job_takers(uid) if not self._can_use_room(taker, uid))
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
@@ -139,7 +139,9 @@ class MakingWay:
         return self._allocation
 
     def _can_use_room(self, uid: str, giver: str) -> bool:
-        """Whether the job's pods are known to be accepted. If not, the giver is decided on again after the answer."""
+        """Whether the API server is known to accept the job's pods. If not, the giver is decided on again after the
+        answer.
+        """
         obs = self._seen.get(uid)
         if self._reads(uid):
             return False
@@ -147,7 +149,7 @@ class MakingWay:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the taker's, and not the giver's
+        except Exception:  # noqa: BLE001 - whatever it is, it is the taker's
             self._trials.cannot_be_asked(obs.job)
             return False
         if not creates:

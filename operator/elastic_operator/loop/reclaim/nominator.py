@@ -145,7 +145,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. An error of the operator's own is the pod's: the jobs that make way go on (88)."""
+        """The result of the work. An error of the operator's own bars this pod, and no job that makes way (88)."""
         try:
             return await work
         except Exception as error:
@@ -182,7 +182,7 @@ class Nominator:
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
-        """The longest time that these pods (uids) may take to go, whatever they were made with."""
+        """The longest grace of these pods (uids), none beyond the ceiling of its namespace."""
         pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
@@ -224,7 +224,7 @@ class Nominator:
         if rest:
             text += (
                 f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
+                f" PodScheduled. No pods are evicted for it for {rest / 3600:.0f} h."
             )
         else:
             text += " Another node is tried; this one is avoided for a while."
@@ -239,7 +239,7 @@ class Nominator:
                 return await self._put(pod, reservation)
             except Conflict:
                 return await self._put_anew(pod, reservation)
-        except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
+        except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
             self._barred[uid] = Barred(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
@@ -279,7 +279,7 @@ class Nominator:
 
 
 async def _in_vain(other: asyncio.Future[bool]) -> bool:
-    """False, at the end of that one."""
+    """Wait for the end of `other`; always False."""
     await asyncio.wait([other])
     return False
 

@@ -1,4 +1,4 @@
-"""What users are told of reclaim: what waits for a brake, what would go, and gangs without room."""
+"""What users read of reclaim: what waits for a limit on evictions, what would go, and gangs without room."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class ReclaimReports:
             demand = entry.demand
             if (demand.uid, one.waits_for_a_person) in before:
                 continue
-            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", demand.namespace, demand.name, one.text)
+            log.warning(
+                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, one.text
+            )
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
@@ -84,7 +86,7 @@ class ReclaimReports:
                 continue
             text = (
                 f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
-                " any. Nobody makes way for a part of a gang."
+                " any. No pods are evicted for a part of a gang."
             )
             log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
             self._events.record(pod_subject(pod), Event("NoRoomForGang", text))

@@ -6,8 +6,8 @@ are created, time after time, no pods go for the job for long. An edited job is 
 edits it again and again does not have pods of others go each time.
 
 Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
-turns: one with slow webhooks, or with very many jobs, must keep neither the others waiting nor the writes that all of
-this is for. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
+turns: one with slow webhooks, or with very many jobs, must hold up neither the questions of others nor the writes that
+follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, as quotas change. The answer holds meanwhile if it was wanted all the
-time.
+"""A question is asked again after this time, because quotas change. Meanwhile the old answer holds, if it was wanted
+all the time.
 """
 QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
@@ -76,7 +76,7 @@ class _Question:
 
 @dataclass(slots=True)
 class _Silence:
-    """A namespace with this many questions in a row that got no answer."""
+    """A namespace in which the last questions, this many `times` in a row, got no answer."""
 
     times: int = 0
     until: float = 0.0
@@ -102,11 +102,11 @@ class Trials:
         self._barred: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
         self._in_vain: dict[str, int] = {}
-        """How often pods that had passed were refused when they were created."""
+        """How often pods that had passed the trial were refused when they were created."""
         self._generations: dict[str, int] = {}
         """The generation of each known job to which the answers belong."""
         self._edits: dict[str, int] = {}
-        """How often jobs were edited while their pods could not be had."""
+        """How often jobs were edited while their pods were refused."""
         self._silences: dict[str, _Silence] = {}
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
@@ -114,13 +114,13 @@ class Trials:
         """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
     def see(self, job: Job) -> None:
-        """The job as it is read now: it may have been edited."""
+        """The job was read: it may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
 
     def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job, as it was last seen."""
+        """Whether pods of others may go for the job, by its generation that was last seen."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
@@ -230,8 +230,8 @@ class Trials:
         self._in_vain.pop(uid, None)
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused when they were created. If they had passed, pods of others may have gone in
-        vain.
+        """Pods of the job were refused when they were created. If they had passed the trial, pods of others may have
+        gone in vain.
         """
         if self._passed.pop(job.uid, None) is None:
             return

@@ -35,7 +35,7 @@ up to 1 MB.
 
 
 class Creator:
-    """Creates pods, after what they need to meet."""
+    """Creates pods, after the objects that they need to meet."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
@@ -63,7 +63,7 @@ class Creator:
             manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
             await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
         name = manifest["metadata"]["name"]
-        sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
+        sent.add(name)  # without an answer it counts until the watch shows it, or a time limit ends
         try:
             pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
         except ClusterError as error:

@@ -64,7 +64,7 @@ class Dispatcher:
         dropped_fields: The fields of statuses that the API server drops.
         fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and an error of this process' own at which its plan failed.
+        failed: Called with a job's uid and the error of the operator's own by which its plan failed.
         worked: Called with a job's uid when pods of it have been created.
         refused: Called with a job of which a pod was refused.
     """
@@ -150,7 +150,8 @@ class Dispatcher:
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
-        If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        If the status cannot be written either, for example on a server that refuses connections, it is tried no more
+        than every few seconds.
         """
         only = Plan(status=plan.status)
         quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
@@ -167,7 +168,7 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        """The plan has ended, or was cancelled: pods that were assumed and not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:

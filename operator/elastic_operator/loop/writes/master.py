@@ -1,4 +1,4 @@
-"""Leads a job's pods to their master by its Service, and tells the master which pods are to take part."""
+"""Leads a job's pods to their master by its Service, and writes to the master which pods are to take part."""
 
 from __future__ import annotations
 

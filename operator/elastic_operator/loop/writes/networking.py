@@ -1,6 +1,7 @@
-"""Makes what the pods of a job meet by, before them: its Service, its NetworkPolicy, and the Secret of Elastic jobs.
+"""Makes what the pods of a job need to meet, before them: its Service, its NetworkPolicy, and the Secret of Elastic
+jobs.
 
-Where the Service leads is the master's affair (`master`).
+`master` makes the Service lead to the job's master.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ class Networking:
         return service
 
     async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        """Create the Secret with the first master, and again with each later one if it is missing, since users delete
-        things.
-        """
+        """Create the Secret with the first master, and again with a later one if somebody has deleted it."""
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
             secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)
