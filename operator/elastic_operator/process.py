@@ -241,7 +241,7 @@ class Process:
             await quotas.run()
 
     def _on_decisions(self, decisions: Decisions | None) -> None:
-        """A pass is over, with this result; or it has failed."""
+        """A pass is over with these decisions, or has failed (None)."""
         if decisions is None:
             if self.statuses is not None:
                 self.statuses.pass_failed()

@@ -31,7 +31,7 @@ FEW_JOBS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job as last read."""
+    """A job as it was last read, and from what."""
 
     inputs: JobInputs
     job: Job
@@ -48,7 +48,7 @@ class StoredWorld:
         may_take: Whether the API server would accept the job's pods.
         may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read, and not set aside.
+        seen: Called with each job that is read and is not set aside.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class _Followed:
     """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
 
     `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
-    all. Both are as if the clock had never stepped.
+    all. Both times are without the steps of the clock.
     """
 
     uid: str
@@ -178,7 +178,7 @@ class MasterPoller:
         return True
 
     async def _ask(self, target: Target) -> Report | None:
-        """Its report; None if the answer is of no use."""
+        """The report of the master; None if its answer is of no use."""
         async with self._turns.turn(target.namespace):
             try:
                 body = await self._get(target)
@@ -217,7 +217,7 @@ class MasterPoller:
 
 
 async def _pause(followed: _Followed) -> None:
-    """Seconds until the next question: half a minute, or a second; less if the job begins to change."""
+    """Wait until the next question is due: half a minute, or a second; less if the job begins to change."""
     followed.hurry.clear()
     seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
     try:

@@ -41,7 +41,7 @@ class _Asked:
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid. They are read like `logs`, in turn with these.
+    """What the logs show, by the job's uid. `logs` lends its session and its turns.
 
     Args:
         now: Epoch seconds on the API server's clock.

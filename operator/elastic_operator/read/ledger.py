@@ -177,7 +177,7 @@ class Ledger:
     ) -> Usage:
         """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
-        `leaving` are those among them that are about to be deleted, with their namespaces: they leave as well.
+        `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
         foreign = self._foreign.get(node)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
@@ -236,7 +236,7 @@ class Ledger:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """The pod was certainly not created, or it is seen."""
+        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
         uid = assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
@@ -299,7 +299,7 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace, frozenset()
 
     def _void(self, entry: CountedPod) -> None:
-        """The answers that the pod is part of are made anew when they are next asked for."""
+        """Drop the answers that the pod is part of: they are made again when they are next asked for."""
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:

@@ -22,8 +22,8 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation; or the last one that could be read, with the message that says why this cannot
-    (99).
+    """A job's spec of one generation; or the last one that could be read, with a message on why the present one
+    cannot (99).
 
     `unknown` warns of fields that were left out, `unused` of flags of torchrun.
     """

@@ -49,7 +49,7 @@ class Surroundings:
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobSurroundings:
-        """Those of one job with these pods."""
+        """The surroundings of one job with these pods."""
         parsed = self._specs.of(body)
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
         return JobSurroundings(
@@ -65,7 +65,7 @@ class Surroundings:
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobSurroundings:
-        """What is known of them without the job's spec."""
+        """What is known of a job's surroundings without its spec."""
         priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
         return JobSurroundings(priority=priority.value, grace_ceiling=ceiling)
 

@@ -33,7 +33,7 @@ class PolicyStatuses:
         self._session, self._policies, self._now = session, policies, now
         self._last: Decisions | None = None
         self._generations: dict[str, int] = {}
-        """Those of the policies that the last pass read."""
+        """The generation of each policy (uid) that the last pass read."""
         self._revision = -1
         self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}

@@ -40,7 +40,9 @@ LEAST_WAIT_SECONDS = 0.01
 
 
 class Forecasts:
-    """What statuses say of the future. `again` has a job (uid) planned for again, so that its status is written."""
+    """The part of statuses that is about the future. `again` has a job (uid) planned for again, so that its status is
+    written.
+    """
 
     def __init__(
         self, world: StoredWorld, *, metrics: Metrics, clock: ServerClock, again: Callable[[str], None]
@@ -58,7 +60,7 @@ class Forecasts:
     # -- called in passes ----------------------------------------------------------------------------------------------
 
     def see(self, decisions: Decisions) -> None:
-        """The newest decisions; those before must not be read any more."""
+        """Take in the newest decisions; earlier ones must not be read any more."""
         had_none, self._decisions = self._decisions is None, decisions
         if decisions.is_new or had_none:
             self.queue_positions.moved = True
@@ -84,7 +86,7 @@ class Forecasts:
         """The job has got its minimum."""
         self.queue_positions.started(uid, self._clock.time())
 
-    # -- beside them ---------------------------------------------------------------------------------------------------
+    # -- beside passes ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -114,7 +116,7 @@ class Forecasts:
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: Decisions) -> None:
-        """Whatever goes wrong is this job's, and it is not answered again before it is edited."""
+        """Answer one job. After an error it is not answered again before it is edited."""
         now = self._clock.time()
         try:
             if obs.job.needs_edit:

@@ -27,7 +27,7 @@ from elastic_operator.plan.planner import Decisions
 
 MAX_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
-"""An answer for which it takes longer, with the rests, counts as several."""
+"""An answer that takes longer than this, with the rests, counts as several."""
 AGAIN_SECONDS = 1.0
 """If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
 
@@ -63,7 +63,7 @@ class WhatIfs:
         return None
 
     def ask(self, obs: Observation) -> bool:
-        """Have the job's question answered; whether it is a new one."""
+        """Have the job's question answered; returns whether the question is new."""
         is_new = obs.job.uid not in self._namespaces
         self._namespaces[obs.job.uid] = obs.job.namespace
         return is_new
@@ -94,7 +94,7 @@ class WhatIfs:
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at(self) -> float:
-        """When (monotonic) to look for somebody who may be answered; infinity if nobody waits."""
+        """When (monotonic) to look for a job that may be answered; infinity if none waits."""
         if not self._namespaces:
             return inf
         may_ask = any(map(self._buckets.has, set(self._namespaces.values())))

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ReclaimReports:
-    """In events, metrics and the log."""
+    """Reports on reclaim in events, metrics and the log."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Asker:
         self._session, self._stores, self._build = session, stores, build
 
     async def ask(self, trial: Trial) -> None:
-        """Raises PodRefused, and ClusterError if there was no answer."""
+        """Ask about all pods of the trial. Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = trial.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
         common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)

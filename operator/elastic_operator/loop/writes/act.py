@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Actor:
-    """Does what plans say. `written` is called for each status that was written, with the job as it was before.
+    """Carries out plans. `written` is called for each status that was written, with the job as it was before.
 
     `dropped_fields` are the fields of jobs' statuses that the API server drops.
     """
