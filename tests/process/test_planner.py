@@ -598,8 +598,8 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shape = reader.jobs.facts, reader.shapes.of
-    monkeypatch.setattr(reader.jobs, "facts", lambda body, *how: looks.add(body.metadata.name) or facts(body, *how))
+    inputs, shape = reader.jobs.inputs, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
     monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
