@@ -20,7 +20,7 @@ class Touched(Generic[K]):
         self._keys: set[K] | None = None
 
     def add(self, *keys: K) -> None:
-        """These may have changed."""
+        """The things with these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
             if len(self._keys) > MAX_TOUCHED:

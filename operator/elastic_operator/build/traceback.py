@@ -69,7 +69,7 @@ class Failure:
 
     @property
     def secondary(self) -> bool:
-        """Whether it looks like the consequence of another pod's end: terminated, or a lost connection."""
+        """Whether the failure looks like the consequence of another pod's end: terminated, or a lost connection."""
         last_lines = self.traceback.strip().rsplit("\n  ", 1)[-1]
         return self.exit_code == -_SIGTERM or bool(_PEER_GONE.search(last_lines))
 

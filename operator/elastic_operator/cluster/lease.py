@@ -156,7 +156,7 @@ class Elector:
         return True
 
     def _is_free(self, lease: Mapping[str, Any]) -> bool:
-        """Whether it has no holder, or its holder did nothing for the whole duration while this process looked."""
+        """Whether the Lease has no holder, or one that did nothing for its whole duration while this process looked."""
         spec, now = _spec(lease), time.monotonic()
         revision = str(lease["metadata"]["resourceVersion"])
         if revision != self._seen_revision:

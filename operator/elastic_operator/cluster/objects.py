@@ -123,7 +123,7 @@ class PersistentVolumeClaim(Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether its volume is known, and with it the nodes on which pods can mount it."""
+        """Whether the claim is bound to a volume, so that the nodes on which pods can mount it are known."""
         return self.status.phase == "Bound" and bool(self.spec.volume_name)
 
 

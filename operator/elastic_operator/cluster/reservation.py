@@ -59,11 +59,11 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     rests_until: float = 0.0
 
     def holds(self, now: float) -> bool:
-        """Whether it is in force."""
+        """Whether the reservation is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:
-        """Whether there is one that is no longer in force."""
+        """Whether a node is reserved and the reservation is not in force any more."""
         return bool(self.node) and not self.holds(now)
 
     def avoided(self, now: float) -> dict[str, float]:
@@ -71,7 +71,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
 
     def rests(self, now: float) -> bool:
-        """Whether nothing is to be kept for the pod now."""
+        """Whether no node is to be reserved for the pod now."""
         return now < self.rests_until <= now + MOST_REST_SECONDS
 
     def ran_out(self, now: float) -> Reservation:

@@ -25,7 +25,7 @@ class HasMeta(Protocol):
 
     @property
     def metadata(self) -> Meta:
-        """Its metadata."""
+        """The object's metadata."""
         ...
 
 

@@ -89,7 +89,7 @@ class StoredWorld:
         return self.reader.policies.resolved
 
     def look(self, now: float) -> StoredWorld:
-        """This moment, at `now` (epoch seconds on the API server's clock)."""
+        """Look at the stores at `now` (epoch seconds on the API server's clock); returns this world."""
         self.reader.first_seen.begin_look()
         self.glance(now)
         self._ledger.expire()

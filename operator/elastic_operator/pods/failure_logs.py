@@ -146,5 +146,5 @@ def _in_words(failure: Failure) -> str:
 
 
 def _is_worth_reading(pod: OwnPod) -> bool:
-    """Whether its log can tell why the job failed."""
+    """Whether the pod's log can show why the job failed."""
     return bool(pod.main.exit_code) and not pod.disrupted and pod.deleting_since is None

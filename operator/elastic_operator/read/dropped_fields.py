@@ -53,7 +53,7 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 
 def _outermost(paths: frozenset[str]) -> list[str]:
-    """Those that are not inside another one of them."""
+    """The paths that are not inside another one of them."""
     return sorted(path for path in paths if not any(path.startswith((f"{one}.", f"{one}[]")) for one in paths))
 
 

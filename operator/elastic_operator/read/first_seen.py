@@ -35,7 +35,7 @@ class FirstSeen:
         self._looks += 1
 
     def since(self, uid: str, written: float) -> float:
-        """That time on the present clock, and not later than its first sight."""
+        """The time `written`, on the present clock, and not later than it was first seen."""
         seen = self._seen.pop((uid, written), None)
         if seen is None:
             seen = self._believed(written) - self.clock.stepped

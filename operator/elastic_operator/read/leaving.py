@@ -34,7 +34,7 @@ class Leaving:
         self._overdue.discard(uid)
 
     def is_overdue(self, uid: str) -> bool:
-        """Whether it should have been gone at the last `expire`."""
+        """Whether the pod should have been gone at the last `expire`."""
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:

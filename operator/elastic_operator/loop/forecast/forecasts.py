@@ -101,13 +101,13 @@ class Forecasts:
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
-        """What is due now: one question, then the positions. So neither waits for all of the other."""
+        """Do what is due now: one question, then the positions. So neither waits for all of the other."""
         await self._answer_next()
         if self._decisions is not None and self.queue_positions.is_due():
             await self._look_at_positions(self._decisions)
 
     async def _answer_next(self) -> None:
-        """One question, if any may be answered now. Its namespace pays for the time that this takes."""
+        """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
         obs, before = self._decisions.observed.obs.get(uid), self._spent

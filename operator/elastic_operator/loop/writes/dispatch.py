@@ -238,6 +238,6 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 
 def _acts(plan: Plan) -> bool:
-    """Whether it wants anything done beside the job's status."""
+    """Whether the plan wants anything done beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.wish is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

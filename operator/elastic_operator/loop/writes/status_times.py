@@ -85,13 +85,13 @@ class StatusTimes:
         return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
-        """It is written now. With new pods it is written again soon: what they wait for is known only then."""
+        """The status is written now. With new pods it is written again soon: what they wait for is known only then."""
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
     def may_be_alone(self, uid: str) -> bool:
-        """Whether it may be written now without anything else; if so, it may not be for a while from now on."""
+        """Whether the status may be written now and nothing else; then it may not be again for `MESSAGE_SECONDS`."""
         known, now = self._of(uid), time.monotonic()
         if now < known.alone_from:
             return False

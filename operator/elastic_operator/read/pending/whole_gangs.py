@@ -114,7 +114,7 @@ def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
 
 
 def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
-    """Whether it is not too large, and either all of its pods wait for GPUs alone or it may be split."""
+    """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     known = [pod for pod in pods if pod is not None]
     all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
     return len(known) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in known)
