@@ -191,7 +191,7 @@ class Settings(ApiModel):
     default_policy: DefaultPolicy = DefaultPolicy()
     """For the namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
-    """A job that waited for so long gets what becomes free before younger jobs of its team and priority."""
+    """A job that has waited this long gets what becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
     """Whether and how fast GPUs are taken back for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
