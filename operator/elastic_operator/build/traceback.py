@@ -87,7 +87,7 @@ def failure_of(log_tail: str) -> Failure:
 
 
 def last_lines_of(log_tail: str) -> tuple[str, ...]:
-    """What the process printed last that failed first, of the last lines of a main container's log.
+    """The last output of the process that failed first, from the last lines of a main container's log.
 
     Where torchrun's summary names its rank, lines of other ranks and of torchrun's are left out, as far as they have a
     prefix. Else they are the last lines of the whole container.
