@@ -49,7 +49,7 @@ class World:
         clock.offset = 0.0
         reader = Reader(self.stores, ledger, Settings(), clock=clock, bulkhead=Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs.as_read, Troubles()), Planner()
+        self.world, self.planner = StoredWorld(reader, logs.with_logs, Troubles()), Planner()
         self._allocator = SteadyAllocator()
 
     def forget(self) -> None:

@@ -72,7 +72,7 @@ class Operator:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake),
             fresh=lambda: True,
-            decided=self._decided,
+            on_decisions=self._on_decisions,
         )
         self._time_passes(self.controller)
 
@@ -128,7 +128,7 @@ class Operator:
 
         controller.run_pass = timed  # type: ignore[method-assign]
 
-    def _decided(self, decisions: Decisions | None) -> None:
+    def _on_decisions(self, decisions: Decisions | None) -> None:
         if decisions is None:
             self._statuses.pass_failed()
             return

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
+from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
@@ -96,19 +96,19 @@ class Kopf:
     async def __call__(self, take: Take) -> None:
         """Run until it ends."""
         ours = asyncio.get_running_loop()
-        await apart(lambda: self._run(take, ours))
+        await run_in_own_loop(lambda: self._run(take, ours))
 
     async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
         async def login(**_: Any) -> kopf.AiohttpSession:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
             return self._session(await asyncio.wrap_future(authorization))
 
-        async def tell(type: str | None, body: kopf.Body, **_: Any) -> None:
+        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
             ours.call_soon_threadsafe(take, type, dict(body))
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
-        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(tell)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
         where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
         await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
 
@@ -186,7 +186,7 @@ class JobFeed:
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:
         self.last_ok = time.monotonic()
-        if type is None:  # kopf has listed anew, and what was deleted before that it will not tell
+        if type is None:  # kopf has listed anew, and does not report what was deleted before that
             self._listed.set()
         if type == "DELETED":
             try:
@@ -310,5 +310,5 @@ def quiet_kopf() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # That it gets no signals, and why it ended: the one is meant so, the other is said by its host.
+    # kopf logs that it gets no signals, which is intended, and why it ended, which JobFeed logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

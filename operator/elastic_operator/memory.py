@@ -9,8 +9,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-MOST = 10_000
-"""Of more than so many it is remembered only that any may have changed: a standby replica takes none of them."""
+MAX_TOUCHED = 10_000
+"""The most keys that are remembered; beyond that, any may have changed. A standby replica takes none of them."""
 
 
 class Touched(Generic[K]):
@@ -20,10 +20,10 @@ class Touched(Generic[K]):
         self._keys: set[K] | None = None
 
     def add(self, *keys: K) -> None:
-        """These may have changed."""
+        """The things with these keys may have changed."""
         if self._keys is not None:
             self._keys.update(keys)
-            if len(self._keys) > MOST:
+            if len(self._keys) > MAX_TOUCHED:
                 self._keys = None
 
     def everything(self) -> None:
@@ -31,11 +31,11 @@ class Touched(Generic[K]):
         self._keys = None
 
     def peek(self) -> Set[K] | None:
-        """As `take`, and they stay touched."""
+        """The same keys as `take`, which stay touched."""
         return self._keys
 
     def take(self) -> Set[K] | None:
-        """Those that were touched since this was last asked; None if any may have been."""
+        """The keys that were touched since the last `take`; None if any may have been."""
         keys, self._keys = self._keys, set()
         return keys
 

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often, as a node's status every few seconds, and seldom with news."""
+"""Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
 GC_THRESHOLDS = (20_000, 10, 10)
@@ -180,8 +180,8 @@ class Process:
     async def _wait_until_ours(self) -> None:
         """Wait until this installation decides (81)."""
         await self.watches.all["priorityclasses"].catch_up()
-        if told := self.installation.elsewhere():
-            log.error("standing by: %s", told)
+        if reason := self.installation.elsewhere():
+            log.error("standing by: %s", reason)
             await self.installation.wait_until_ours()
             log.info("this installation is the one that decides now")
 
@@ -240,8 +240,8 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _decided(self, decisions: Decisions | None) -> None:
-        """A pass is over, with this result; or it has failed."""
+    def _on_decisions(self, decisions: Decisions | None) -> None:
+        """A pass is over with these decisions, or has failed (None)."""
         if decisions is None:
             if self.statuses is not None:
                 self.statuses.pass_failed()
@@ -273,8 +273,8 @@ class Process:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            planned=self.times.see_plan,
-            decided=self._decided,
+            on_plan=self.times.see_plan,
+            on_decisions=self._on_decisions,
         )
 
     def _main_container(self, pod_uid: str) -> str:
@@ -333,7 +333,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # it was told where it happened
+        task.exception()  # it was logged where it happened
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:

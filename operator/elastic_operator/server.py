@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics on one port. The first two are open to all, as the kubelet shows no token.
+"""/healthz, /readyz and /metrics on one port. The first two are open to all, because the kubelet sends no token.
 
 Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
 can take over at any time, unless the cluster belongs to another installation (81).
@@ -45,7 +45,7 @@ async def serving(
         verdict = await metrics_access.verdict(request.headers.get("Authorization", "")) if metrics_access else LET_IN
         if verdict != LET_IN:
             headers = {"WWW-Authenticate": "Bearer"} if verdict.status == web.HTTPUnauthorized.status_code else {}
-            return web.Response(text=verdict.told, status=verdict.status, headers=headers)
+            return web.Response(text=verdict.text, status=verdict.status, headers=headers)
         async with one_at_a_time:
             text = await asyncio.to_thread(metrics.text, picture())
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

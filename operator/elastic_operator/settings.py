@@ -191,7 +191,7 @@ class Settings(ApiModel):
     default_policy: DefaultPolicy = DefaultPolicy()
     """For the namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
-    """A job that waited for so long gets what becomes free before younger jobs of its team and priority."""
+    """A job that has waited this long gets what becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
     """Whether and how fast GPUs are taken back for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
@@ -312,8 +312,8 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        told = "; ".join(map(str, field_errors(error, at=())))
-        raise SettingsError(f"settings of {file} and {PREFIX}*: {told}") from error
+        problems = "; ".join(map(str, field_errors(error, at=())))
+        raise SettingsError(f"settings of {file} and {PREFIX}*: {problems}") from error
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

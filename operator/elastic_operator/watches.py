@@ -28,7 +28,7 @@ SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "devicecla
 """The name of one object, for kinds where that is not the kind without its last letter."""
 QUOTAS = "resourcequotas"
 NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
-"""Kinds that decide nothing about jobs. Jobs do not wait for them, as a role may not grant them."""
+"""Kinds that decide nothing about jobs. Jobs do not wait for them, because a role may not grant them."""
 STALE_SECONDS = 90.0
 """If a watch has been silent for this long, nothing grows by what it shows."""
 

@@ -68,8 +68,8 @@ def test_every_class_is_in_one_of_these_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("remedy", "may_pass", "is_told"),
+    ("remedy", "may_pass", "is_reported"),
     [(AGAIN, True, False), (LEADER, True, False), (WAIT, True, True), (USER, False, True), (EDIT, False, True)],
 )
-def test_what_may_pass_and_who_is_told(remedy: Remedy, may_pass: bool, is_told: bool) -> None:
-    assert (remedy.may_pass, remedy.is_told) == (may_pass, is_told)
+def test_what_may_pass_and_who_is_told(remedy: Remedy, may_pass: bool, is_reported: bool) -> None:
+    assert (remedy.may_pass, remedy.is_reported) == (may_pass, is_reported)

@@ -44,7 +44,7 @@ def test_parts_that_hold_a_dict_are_equal_and_not_shared():
 
 
 def test_what_is_kept_does_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(interned, "MOST", 50)
+    monkeypatch.setattr(interned, "MAX_PARTS", 50)
     for number in range(200):
         pod("one", gpus=str(number))
         assert len(interned._kept) <= 50

@@ -11,7 +11,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Forbidden, ServerError, Unreachable
 from elastic_operator.loop.writes import create
-from elastic_operator.loop.writes.create import MOST_PODS, Creator
+from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator
 from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
@@ -70,12 +70,12 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
     while not all(task.done() for task in tasks):
         turns += 1
         await asyncio.sleep(0)
-        if len(waiting) == MOST_PODS or len(built) == len(creates):
+        if len(waiting) == MAX_PODS_AT_ONCE or len(built) == len(creates):
             for answer in waiting:
                 answer.set_result(None)
             waiting.clear()
     assert len(built) == len(sent) == 100
-    assert most == MOST_PODS
+    assert most == MAX_PODS_AT_ONCE
     assert len(set(built)) == len(built), "two manifests were built in one turn"
     for task in tasks:
         assert isinstance(task.exception(), Unreachable)

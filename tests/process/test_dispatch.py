@@ -121,8 +121,8 @@ class Noted:
     def __init__(self) -> None:
         self.told: list[bool] = []
 
-    async def carry_out(self, *_args: Any, tells: bool, **_options: Any) -> None:
-        self.told.append(tells)
+    async def carry_out(self, *_args: Any, writes_status: bool, **_options: Any) -> None:
+        self.told.append(writes_status)
 
 
 class Handed:

@@ -39,14 +39,14 @@ class Answer:
     ],
     ids=["a log", "a rank of 5,000 digits", "no answer", "a mistake of ours"],
 )
-async def test_a_failed_pod_counts_as_running_only_until_its_log_was_read(log: bytes | Exception, told: str):
+async def test_a_failed_pod_counts_as_running_only_until_its_log_wwith_logs(log: bytes | Exception, told: str):
     read = asyncio.Event()
     logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
-    (before,) = logs.as_read("job", "team-a", (FAILED,))
+    (before,) = logs.with_logs("job", "team-a", (FAILED,))
     assert (before.phase, before.main.exit_code) == ("Running", None)
     async with asyncio.timeout(5):
         await read.wait()
-    (after,) = logs.as_read("job", "team-a", (FAILED,))
+    (after,) = logs.with_logs("job", "team-a", (FAILED,))
     assert (after.phase, after.main.exit_code) == ("Failed", 1)
     assert told in after.main.message
 
@@ -96,7 +96,9 @@ class Reading:
 
     def look(self) -> list[str]:
         """The pods that are shown as failed."""
-        shown = [pod for job, pods in self.jobs.items() for pod in self.logs.as_read(job, self.namespace or job, pods)]
+        shown = [
+            pod for job, pods in self.jobs.items() for pod in self.logs.with_logs(job, self.namespace or job, pods)
+        ]
         return [pod.name for pod in shown if pod.phase == "Failed"]
 
     async def until(self, *shown: str, seconds: float = inf) -> None:
@@ -130,7 +132,7 @@ async def test_a_namespace_whose_kubelets_hang_does_not_hold_up_another_one():
     reading.look()
     await asyncio.sleep(READ_SECONDS / 2)
     asked = len(hanging.asked)
-    reading.logs.as_read("other", "team-b", (FAILED,))
+    reading.logs.with_logs("other", "team-b", (FAILED,))
     await asyncio.sleep(0.01)
     assert hanging.asked[asked:] == [FAILED.name]
 
@@ -139,7 +141,9 @@ async def test_no_pod_waits_for_long_to_have_its_log_read():
     reading = Reading(Kubelets(seconds=3600), **{f"job{i}": 1 for i in range(200)})
     await reading.until(*(f"job{i}-0" for i in range(200)), seconds=WAIT_SECONDS + READ_SECONDS + 1)
     assert 8 < len(reading.kubelets.asked) < 200
-    told = [pod.main.message for job, pods in reading.jobs.items() for pod in reading.logs.as_read(job, "team-a", pods)]
+    told = [
+        pod.main.message for job, pods in reading.jobs.items() for pod in reading.logs.with_logs(job, "team-a", pods)
+    ]
     assert set(told) == {"boom"}
     assert not reading.logs._reading
 
@@ -150,7 +154,7 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     reading.look()
     await asyncio.sleep(READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
-    assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._said.values())) <= KEPT_BYTES
+    assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._contents.values())) <= KEPT_BYTES
 
 
 HANDED_ON = LastOutput("toy-worker-2", -9, 3, ("loss inf",))
@@ -173,8 +177,8 @@ async def test_a_failed_pod_has_its_last_lines_from_its_log_or_its_launcher(
     logs = FailureLogs(Answer(log), lambda _: "pytorch", read.set)
     failed = ended(make_pod(), 1)
     failed = replace(failed, main=replace(failed.main, last_output=kept))
-    assert logs.as_read("job", "team-a", (failed,))[0].main.last_output is None
+    assert logs.with_logs("job", "team-a", (failed,))[0].main.last_output is None
     async with asyncio.timeout(5):
         await read.wait()
-    main = logs.as_read("job", "team-a", (failed,))[0].main
+    main = logs.with_logs("job", "team-a", (failed,))[0].main
     assert main.last_output == last

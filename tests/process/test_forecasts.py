@@ -49,7 +49,7 @@ class Life:
             uid = f"{namespace}/{index}"
             job = make_facts((), namespace=namespace, uid=uid, what_if=KEEP, spec=make_spec(suspend=True))
             self._obs[uid] = Observation(job, job.status)
-            self.forecasts.told(self._obs[uid], job.status)
+            self.forecasts.with_forecast(self._obs[uid], job.status)
 
     def see(self, *waiting: str) -> None:
         """A pass has decided; these jobs wait."""
@@ -98,8 +98,8 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
         return {}
 
     async def story(life: Life) -> None:
-        real = life.forecasts.line.look
-        life.forecasts.line.look = lambda decisions, at: real(decisions, at) or steps()
+        real = life.forecasts.queue_positions.look
+        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)
@@ -135,7 +135,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def story(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _decided=Mock()))
+        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))

@@ -58,9 +58,9 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
 
 async def may_go(made: Nominator) -> bool:
     """Whether the job that is to make way may let its pods go."""
-    before = made.before("loser")
-    assert before is not None
-    return await before()
+    gate = made.gate("loser")
+    assert gate is not None
+    return await gate()
 
 
 async def test_pods_go_once_the_taker_is_nominated() -> None:

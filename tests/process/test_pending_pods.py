@@ -15,9 +15,9 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import (
     CONDITION,
     FIRST_SECONDS,
-    MOST_AVOIDED,
-    MOST_CHARACTERS,
-    MOST_SECONDS,
+    MAX_ANNOTATION,
+    MAX_AVOIDED,
+    MAX_AVOIDED_SECONDS,
     Avoided,
     Reservation,
     reservation_of,
@@ -29,7 +29,7 @@ from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_R
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pod import Barred
-from elastic_operator.read.pending.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -227,11 +227,11 @@ def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
 def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
-    assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MOST_SECONDS
+    assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MAX_AVOIDED_SECONDS
 
 
 def test_the_longest_reservation_that_the_operator_writes_can_be_read():
-    nodes = [f"{number:0253}" for number in range(MOST_AVOIDED + 1)]
+    nodes = [f"{number:0253}" for number in range(MAX_AVOIDED + 1)]
     reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Avoided(NOW - 1e-3, 2**31) for node in nodes[:-1]})
     assert reservation_of(World().pod(nominated=nodes[-1], reservation=reserved)) == reserved
 
@@ -265,7 +265,7 @@ UNREADABLE = {
     "a word for a time": '{"node": "n1", "until": "soon"}',
     "null": "null",
     "nested deeper than programs like to follow": '{"x":' + "[" * 5000,
-    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MOST_CHARACTERS + '"}',
+    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_ANNOTATION + '"}',
 }
 
 
@@ -383,4 +383,4 @@ def test_those_who_never_go_keep_no_place_for_others():
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]
-    assert held == [now < NOW + MOST_PROLONGED_SECONDS for now in times]
+    assert held == [now < NOW + MAX_PROLONGED_SECONDS for now in times]

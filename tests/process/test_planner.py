@@ -88,7 +88,7 @@ class World:
             "may_take": lambda job: job.name not in self.refused,
             "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.as_read, self.troubles, **passed)
+        return StoredWorld(reader, logs.with_logs, self.troubles, **passed)
 
     def look(self) -> Observed:
         observed = self.planner.observe(self.stored.look(self.now))
@@ -392,10 +392,10 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     (demand,) = world.look().snapshot.jobs
     assert not demand.takes
     world.time_passes(1.0)
-    before, since = world.look(), world.stored.reader.outside.since
+    before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
-    assert world.stored.reader.outside.since == since
+    assert world.stored.reader.external_changes.since == since
 
 
 def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
@@ -598,8 +598,8 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shape = reader.jobs.facts, reader.shapes.of
-    monkeypatch.setattr(reader.jobs, "facts", lambda body, *how: looks.add(body.metadata.name) or facts(body, *how))
+    inputs, shape = reader.jobs.inputs, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
     monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():

@@ -88,7 +88,7 @@ async def test_metrics_are_for_whom_the_readers_let_in_and_whether_it_is_well_is
     readers = Doorkeeper()
     async with serving(free_port(), Metrics(), health=str, picture=Picture, metrics_access=readers) as port:
         status, told = await answer(port, "/metrics")
-        assert (status, told.decode()) == (401, NO_TOKEN.told)
+        assert (status, told.decode()) == (401, NO_TOKEN.text)
         assert (await answer(port, "/metrics", Authorization="Bearer bad"))[0] == 401
         found = await answer(port, "/metrics", Authorization="Bearer good")
         assert (found[0], b"elastic_pytorch_build_info" in found[1]) == (200, True)

@@ -10,7 +10,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.trial import Asker, Trial, as_one
+from elastic_operator.loop.reclaim.trial import Asker, Trial, summed_pod
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
@@ -125,7 +125,7 @@ def test_all_as_one_have_one_container_and_no_limit_below_its_request():
         "metadata": {},
         "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "c"}], "nodeName": "n"},
     }
-    one = as_one(manifest, {"cpu": 1500, GPU: 3, "memory": -5}, {"cpu": 1000, GPU: 2})
+    one = summed_pod(manifest, {"cpu": 1500, GPU: 3, "memory": -5}, {"cpu": 1000, GPU: 2})
     [container] = one["spec"]["containers"]
     assert container["resources"] == {
         "requests": {"cpu": "1500m", GPU: "3", "memory": "0"},

@@ -13,7 +13,7 @@ from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.loop.reclaim import trials
 from elastic_operator.loop.reclaim.trial import Trial
-from elastic_operator.loop.reclaim.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
+from elastic_operator.loop.reclaim.trials import MAX_AT_ONCE, PASSED_SECONDS, Trials
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
@@ -62,7 +62,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
         asked = Asked()
         crowd = [job for i in range(8) for job in jobs_of(f"crowd{i}", 10)]
         await asked.want(crowd)
-        assert len(asked.names) == MOST_AT_ONCE
+        assert len(asked.names) == MAX_AT_ONCE
         await asked.want([*crowd, *jobs_of("quiet", 1)])
         await asked.answer("crowd0-0")
         await asked.want([])
@@ -141,7 +141,7 @@ def test_what_is_barred_is_another_answer_while_a_job_may_not_take(error: Except
             await asked.want([job])
             await asked.answer(job.uid, error)
             assert (asked.trials.may_take(job), asked.trials.may_not_take() == before) == (False, False)
-            moments.passed += trials.MOST_SILENT_SECONDS + 1
+            moments.passed += trials.MAX_SILENT_SECONDS + 1
             assert (asked.trials.may_take(job), asked.trials.may_not_take() == before) == (True, True)
             await asked.trials.stop()
 

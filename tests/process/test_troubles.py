@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.writes.troubles import LONGEST_SECONDS, Troubles
+from elastic_operator.loop.writes.troubles import MAX_RETRY_SECONDS, Troubles
 from tests.plan.jobs import make_job
 
 
@@ -31,7 +31,7 @@ FORBIDDEN = refused(403, "exceeded quota: pods=0", "Forbidden")
 def test_the_wait_grows_with_each_try_up_to_its_limit():
     waits = [after(*[FORBIDDEN] * tries).of("uid").wait(NOW) for tries in range(1, 15)]
     assert all(later > earlier for earlier, later in pairwise(waits[:7]))
-    assert waits[-1] <= LONGEST_SECONDS * 1.2
+    assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
 
 
 def test_a_job_without_trouble_waits_for_nothing():

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_operator.read.pending.gang_key import gang_of, may_be_split
-from elastic_operator.read.pending.whole_gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.read.pending.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
 from tests.plan.quota.cases import make_pending
 
@@ -25,7 +25,7 @@ def gang(count: int, **more: PendingPod | None) -> dict[str, dict[str, PendingPo
 
 def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], now: float) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
-    instead = gangs.hold_back(waiting, now)
+    instead = gangs.without_unsettled(waiting, now)
     assert not any(pod.gang for pod in instead.values())
     return {uid for uid, pod in instead.items() if not pod.takes}
 
@@ -44,7 +44,7 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     gangs = WholeGangs()
     times = [NOW + 0.5 * i for i in range(25)]
     served = [not held(gangs, gang(2 + i), now) for i, now in enumerate(times)]
-    assert served == [now >= NOW + MOST_GROWING_SECONDS for now in times]
+    assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
 
 
 def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
@@ -59,7 +59,7 @@ def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}
-    (alone,) = gangs.hold_back(gang(1), SETTLED).values()
+    (alone,) = gangs.without_unsettled(gang(1), SETTLED).values()
     assert (alone.gang, alone.takes) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert held(gangs, gang(1), SETTLED) == set()
@@ -100,9 +100,9 @@ def test_what_keeps_one_from_a_place_has_nobody_go_for_the_others_but_for_those_
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
-    gangs, large = WholeGangs(), gang(MOST_PODS + 1)
+    gangs, large = WholeGangs(), gang(MAX_GANG_PODS + 1)
     held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MOST_PODS + 1
+    assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
 
 
 def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
@@ -143,7 +143,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
 
 def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
     gangs, waiting = WholeGangs(), gang(2)
-    first, again = gangs.hold_back(waiting, NOW), gangs.hold_back(waiting, NOW + 0.0001)
+    first, again = gangs.without_unsettled(waiting, NOW), gangs.without_unsettled(waiting, NOW + 0.0001)
     assert all(first[uid] is again[uid] for uid in first)
 
 

@@ -185,7 +185,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             await asyncio.sleep(0)
         return await nominator._nominate(nomination)
 
-    for nomination in nominator._planned.get(job_uid, ()):
+    for nomination in nominator._by_loser.get(job_uid, ()):
         if not nomination.reserved and nomination.uid not in nominator._writing:
             nominator._start(nomination.uid, later(nomination))
 
@@ -262,8 +262,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
-    "victims go before the pod is nominated": _instead((Nominator, "before", _nominates_later)),
-    "victims go and nobody is nominated": _instead((Nominator, "before", _nothing_is_done)),
+    "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
     "a place that is kept is given away": _told(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),

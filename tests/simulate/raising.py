@@ -15,7 +15,7 @@ from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, jobs, policies, shapes, specs
-from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
+from elastic_operator.read.bulkhead import MAX_ASIDE_SECONDS, TAKES_NOTHING_SECONDS
 from elastic_operator.read.pending import pending_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
@@ -43,7 +43,7 @@ class Station(NamedTuple):
 
 STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
-    "facts": Station(kinds.JOBS, jobs.Jobs, "facts"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "inputs"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
     "demand": Station(kinds.JOBS, demands, "demand_of"),
@@ -92,7 +92,7 @@ class Raising:
         A job that raised at what it was given takes nothing from others for a while.
         """
         now, station = self.server.moments.passed, self._broken.pop(name)
-        until = now + min(LONGEST_SECONDS, now - self._since[name] + FIRST_SECONDS)
+        until = now + min(MAX_ASIDE_SECONDS, now - self._since[name] + FIRST_SECONDS)
         self._until[name] = until + (TAKES_NOTHING_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
 
     def tried_again(self) -> bool:

@@ -1,8 +1,8 @@
 """What only the pods of Elastic jobs have: the launcher, its orders, and the master's file of who takes part.
 
 An init container brings the launcher into a volume, so that images need not have it. The master finds who takes part in
-a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, as the kubelet does not renew
-single files (subPath).
+a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
+renew single files (subPath).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One pod of a job, made of the user's pod template with metadata, place, environment and first process added.
+"""One pod of a job, made from the user's pod template with metadata, place, environment and first process added.
 
 Everything else of the template's spec stays as it is, including what this operator does not know. Parsing has accepted
 the template; the API server decides whether it accepts the pod.

@@ -5,7 +5,7 @@ signals that process 1 does not handle. bash waits for its child and forwards no
 leave would sit out its whole grace period. The script needs only `/bin/sh`, and setsid if there is one. Beside the
 child, it logs the group that torchrun has put the pod into (`torchrun_group.py`).
 
-A wrapped container skips the image's ENTRYPOINT, as every container with a `command` does.
+A wrapped container skips the image's ENTRYPOINT, like every container with a `command`.
 """
 
 from __future__ import annotations

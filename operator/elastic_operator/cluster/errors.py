@@ -16,7 +16,7 @@ _MAX_SHOWN = 200
 
 
 class Remedy(Enum):
-    """What is done about a write that failed. The same write may come about later by all but the last two."""
+    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged."""
 
     DECIDE_AGAIN = "at once, from what has changed meanwhile; nobody is told"
     NEXT_LEADER = "this process writes no more; nobody is told"
@@ -26,12 +26,12 @@ class Remedy(Enum):
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same write may come about later, though nothing about it has changed."""
+        """Whether the same write may succeed later, unchanged."""
         return self not in (Remedy.USER, Remedy.EDIT)
 
     @property
-    def is_told(self) -> bool:
-        """Whether somebody is to read of it."""
+    def is_reported(self) -> bool:
+        """Whether users or the log are to be told of the error."""
         return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
 
 
@@ -134,10 +134,10 @@ class ServerError(ApiError):
 
 
 def may_have_happened(error: ClusterError) -> bool:
-    """Whether a write that ended so may have come about: there was no answer, or that of somebody who waited in vain.
+    """Whether a write that failed with this error may have been carried out all the same.
 
-    These are a proxy, which says 502 or 504, and an API server that waited for etcd. Any other refusal says that it
-    did not.
+    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
+    vain. Any other error says that it was not carried out.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)

@@ -178,8 +178,8 @@ class EventRecorder:
 
     def _name(self, series: _Series) -> str:
         """A name that is the same for a repeated request, and different for every other event."""
-        told = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
-        digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
+        identity = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
+        digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"
 
@@ -196,9 +196,9 @@ class EventRecorder:
 
 def _cut(note: str) -> str:
     """The beginning of the text, as much as an event may hold; no character is cut in two."""
-    if len(told := note.encode()) <= _MAX_NOTE:
+    if len(encoded := note.encode()) <= _MAX_NOTE:
         return note
-    return told[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
+    return encoded[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
 
 
 def _count(series: _Series) -> dict[str, Any]:

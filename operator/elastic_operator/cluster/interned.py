@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-MOST = 5_000
-"""After so many different parts it begins anew. The pods of a job come one after the other, so they share theirs all
-the same; and what tenants write into conditions, 1 kB each, does not pile up.
+MAX_PARTS = 5_000
+"""The most different parts that are kept; then all are forgotten. The pods of a job come one after the other, so they
+share their parts all the same; and what tenants write into conditions, 1 kB each, does not pile up.
 """
-MOST_KINDS = 10_000
+MAX_KINDS = 10_000
 """The most different things that one memory of `interned` has."""
 _kept: dict[Hashable, Any] = {}
 
@@ -34,12 +34,12 @@ def intern_fields(struct: msgspec.Struct, *names: str) -> None:
             continue
         if kept is not part:
             msgspec.structs.force_setattr(struct, name, kept)
-    if len(_kept) > MOST:
+    if len(_kept) > MAX_PARTS:
         _kept.clear()
 
 
 def interned(known: dict[K, V], key: K, thing: V) -> V:
     """The first thing with that key. `known` remembers them, and starts over when there are too many."""
-    if len(known) > MOST_KINDS:
+    if len(known) > MAX_KINDS:
         known.clear()
     return known.setdefault(key, thing)

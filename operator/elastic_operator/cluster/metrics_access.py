@@ -26,7 +26,7 @@ OUTAGE_SECONDS = 900.0
 """How long a permission is valid while the API server does not answer."""
 KNOWN = 256
 """The most tokens that are remembered."""
-MOST_STRANGERS = 4
+MAX_STRANGERS = 4
 """The most reviews of new tokens at once, so that a client with many tokens does not flood the API server."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """An HTTP status, and the text of the response."""
 
     status: int
-    told: str
+    text: str
 
 
 LET_IN = Verdict(200, "")
@@ -48,12 +48,12 @@ NO_ANSWER = Verdict(503, "the API server does not say whether you may read metri
 
 
 class MetricsAccess:
-    """Asks over `session`, which needs no lease, since reviews change nothing. Its account may create both kinds."""
+    """Asks over `session`, which needs no lease, because reviews change nothing. Its account may create both kinds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._verdicts: OrderedDict[bytes, tuple[Verdict, float]] = OrderedDict()
-        self._strangers = asyncio.Semaphore(MOST_STRANGERS)
+        self._strangers = asyncio.Semaphore(MAX_STRANGERS)
 
     async def verdict(self, authorization: str) -> Verdict:
         """The verdict on a request with that Authorization header, "" for none. Raises nothing."""

@@ -123,7 +123,7 @@ class PersistentVolumeClaim(Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether its volume is known, and with it the nodes on which pods can mount it."""
+        """Whether the claim is bound to a volume, so that the nodes on which pods can mount it are known."""
         return self.status.phase == "Bound" and bool(self.spec.volume_name)
 
 
@@ -153,7 +153,7 @@ class DeviceClass(Struct, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-class Port(Struct, frozen=True):
+class ServicePort(Struct, frozen=True):
     """ports[] of a service or a slice."""
 
     port: int = 0
@@ -163,7 +163,7 @@ class ServiceSpec(Struct, frozen=True):
     """spec of a service."""
 
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
-    ports: tuple[Port, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
 
 
 class Service(Struct, frozen=True):
@@ -189,7 +189,7 @@ class EndpointSlice(Struct, frozen=True):
 
     metadata: Meta
     endpoints: tuple[Endpoint, ...] | None = None
-    ports: tuple[Port, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
 
 
 class CustomAnnotations(Struct, frozen=True, rename=None):

@@ -57,7 +57,7 @@ class PodMeta(Meta, frozen=True):
         intern_fields(self, "labels", "annotations", "finalizers")
 
 
-class Resources(Struct, frozen=True):
+class ResourceRequirements(Struct, frozen=True):
     """resources of a container or a pod: quantities as written."""
 
     requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
@@ -67,7 +67,7 @@ class Resources(Struct, frozen=True):
         intern_fields(self, "requests", "limits")
 
 
-class Port(Struct, frozen=True):
+class ContainerPort(Struct, frozen=True):
     """A container's port."""
 
     host_port: int = 0
@@ -79,8 +79,8 @@ class Container(Struct, frozen=True):
     """A container or init container."""
 
     name: str
-    resources: Resources = Resources()
-    ports: tuple[Port, ...] | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str = ""
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class PodSpec(Struct, frozen=True):
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
     overhead: dict[str, str | int | float] = msgspec.field(default_factory=dict)
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     node_selector: dict[str, str] | None = None
     tolerations: tuple[Toleration, ...] | None = None

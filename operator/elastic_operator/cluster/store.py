@@ -25,7 +25,7 @@ class HasMeta(Protocol):
 
     @property
     def metadata(self) -> Meta:
-        """Its metadata."""
+        """The object's metadata."""
         ...
 
 
@@ -98,8 +98,8 @@ class Store(Generic[T]):
     def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
         """Take in a deletion.
 
-        `resource_version` is that of the deletion. Without it, as after a DELETE that was answered with 404, no later
-        news of the object is expected.
+        `resource_version` is that of the deletion. Without it, for example after a DELETE that was answered with 404,
+        no later news of the object is expected.
         """
         self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
         self._remove(uid)

@@ -43,15 +43,15 @@ def make_controller(
     clock: ServerClock,
     poller: MasterPoller,
     fresh: Callable[[], bool],
-    planned: Callable[[Planned], None] = lambda _: None,
-    decided: Callable[[Decisions | None], None] = lambda _: None,
+    on_plan: Callable[[Planned], None] = lambda _: None,
+    on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.
-        planned: Called with each plan that is made.
-        decided: Called at the end of each pass with what it came to.
+        on_plan: Called with each plan that is made.
+        on_decisions: Called at the end of each pass with its decisions.
     """
     awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
     reader = Reader(
@@ -93,7 +93,7 @@ def make_controller(
     )
     world = StoredWorld(
         reader,
-        logs.as_read,
+        logs.with_logs,
         troubles,
         poller.report,
         poller.heard,
@@ -126,12 +126,12 @@ def make_controller(
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        planned=planned,
-        told=forecasts.told,
+        on_plan=on_plan,
+        with_forecast=forecasts.with_forecast,
     )
     read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
     of_writes = (trials, making_way, troubles, dispatcher.status_times)
-    of_jobs = (*read, *heard, *of_writes, reconciler.retelling, forecasts.what_ifs, forecasts.line)
+    of_jobs = (*read, *heard, *of_writes, reconciler.limit_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,
         planner,
@@ -144,6 +144,6 @@ def make_controller(
         metrics=metrics,
         clock=clock,
         awake=awake,
-        decided=decided,
+        on_decisions=on_decisions,
         of_jobs=of_jobs,
     )

@@ -18,13 +18,13 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.pace import Pace
 from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.loop.storm_delay import StormDelay
 from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
@@ -33,7 +33,7 @@ from elastic_operator.plan.planner import Decisions, Planner
 log = logging.getLogger(__name__)
 
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync takes as many jobs at a time as a pass makes plans, so often."""
+"""A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
 
 class Controller:
@@ -41,8 +41,8 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        decided: Called at the end of each pass with what it came to; with None where that must not be read any more,
-            as the next pass has failed.
+        on_decisions: Called at the end of each pass with its decisions; with None when a pass has failed, and the
+            decisions before it must not be read any more.
         of_jobs: All that remembers something of each job.
     """
 
@@ -60,19 +60,19 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        decided: Callable[[Decisions | None], None],
+        on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[OfJobs],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
         self._breaker, self._reports, self.of_jobs = breaker, reports, of_jobs
-        self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
+        self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
-        self._resync_at, self._pace = 0.0, Pace()
+        self._resync_at, self._storm_delay = 0.0, StormDelay()
         self._to_resync: list[str] = []
 
     @property
@@ -95,7 +95,7 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
-                await asyncio.sleep(self._pace.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
+                await asyncio.sleep(self._storm_delay.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await self._sleep(wait)
         finally:
             forecasting.cancel()
@@ -105,14 +105,14 @@ class Controller:
             await asyncio.gather(forecasting, return_exceptions=True)
 
     async def _read_ahead(self) -> None:
-        """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
+        """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""
         try:
             now = self._clock.time()
             for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
             for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
+        except Exception:  # noqa: BLE001 - the pass meets it again, and logs it
             return
 
     async def _sleep(self, seconds: float) -> None:
@@ -152,15 +152,15 @@ class Controller:
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
-            self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
-            self._decided(decisions)
+            self.reconciler.renew_messages(observed, allocation, now, storms=self._storm_delay.storms)
+            self._on_decisions(decisions)
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
     def _report(self, decisions: Decisions, now: float) -> None:
-        """Take note of another allocation. An error in a report must not keep any job from its pods (88)."""
+        """Report a new allocation. An error in a report must not keep any job from its pods (88)."""
         try:
             self._take_note(decisions, now)
         except Exception:
@@ -168,7 +168,7 @@ class Controller:
             log.exception("what was decided cannot be reported; it is carried out all the same")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
+        """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
@@ -176,11 +176,11 @@ class Controller:
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.unsettled:
             uids = sorted(self.planner.unsettled)
-            log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
+            log.warning("whole jobs lose their pods in vain: their takers, uids=%s, get nothing by it", uids)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
-        self.reconciler.retelling.later(allocation)
+        self.reconciler.limit_messages.later(allocation)
         self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
@@ -197,7 +197,7 @@ class Controller:
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
-        most = reconciler.MOST_PLANS
+        most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.world.forget_some(some)
         self.planner.forget_some(some)
@@ -208,10 +208,10 @@ class Controller:
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
-        self._decided(None)
+        self._on_decisions(None)
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the brakes."""
+    """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
     waiting = (entry.demand.uid for entry, _ in allocation.braked)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -19,21 +19,21 @@ from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts
+from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
+"""Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job as last read."""
+    """A job as it was last read, and from what."""
 
-    facts: Facts
+    inputs: JobInputs
     job: Job
 
 
@@ -41,19 +41,20 @@ class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
     Args:
-        as_read: The pods of a job (uid, namespace); a failed one is shown as it was before, until its log was read.
+        with_logs: The pods of a job (uid, namespace) with what their logs say; a failed one is shown as it was before,
+            until its log was read.
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
         may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read, and not set aside.
+        seen: Called with each job that is read and is not set aside.
     """
 
     def __init__(
         self,
         reader: Reader,
-        as_read: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
+        with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
@@ -63,7 +64,7 @@ class StoredWorld:
         news: Sequence[Touched[str]] = (),
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
-        self.reader, self._as_read, self._troubles = reader, as_read, troubles
+        self.reader, self._with_logs, self._troubles = reader, with_logs, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
         self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
@@ -78,18 +79,18 @@ class StoredWorld:
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
-        """Jobs (uids) that more decides than themselves, their pods and the surroundings: read at each look."""
+        """Jobs (uids) that depend on more than themselves, their pods and the surroundings: read at each look."""
         self._touched: Collection[str] | None = None
         self._stores.jobs.subscribe(_touching(self._changed))
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies come to."""
+        """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
     def look(self, now: float) -> StoredWorld:
-        """This moment, at `now` (epoch seconds on the API server's clock)."""
-        self.reader.sightings.begin_look()
+        """Look at the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+        self.reader.first_seen.begin_look()
         self.glance(now)
         self._ledger.expire()
         self._touched = self._take_touched()
@@ -112,7 +113,7 @@ class StoredWorld:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
-            self.reader.outside.answered()
+            self.reader.external_changes.answered()
         self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
@@ -123,7 +124,7 @@ class StoredWorld:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def glance(self, now: float) -> StoredWorld:
-        """What jobs are seen by, beside themselves."""
+        """Look at what surrounds the jobs."""
         self.now = now
         if self.reader.surroundings.look(now):
             self._changed.everything()
@@ -168,7 +169,7 @@ class StoredWorld:
         self._bare.kept.pop(uid, None)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs, trouble = self.reader.specs, self._troubles.of(uid)
-        as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
+        reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
         heard = Heard(
             trouble=trouble.message,
             blocked=trouble.blocked,
@@ -177,10 +178,10 @@ class StoredWorld:
             answered=self._heard(uid),
             group=self._group(uid),
         )
-        pods = own if as_they_are else self._as_read(uid, meta.namespace, own)
-        facts = self.reader.jobs.facts(body, pods, heard)
-        if known is None or not facts.equal(known.facts):
-            known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
+        pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
+        inputs = self.reader.jobs.inputs(body, pods, heard)
+        if known is None or not inputs.equal(known.inputs):
+            known = self._known[uid] = _Known(inputs, self.reader.jobs.job(inputs))
         is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
@@ -192,7 +193,7 @@ class StoredWorld:
         return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
-        """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
+        """Jobs (uids) that are new or changed, if they are more than `FEW_JOBS`. Each exists when it is named."""
         changed = self._changed.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
@@ -202,7 +203,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare.kept and (known is None or known.facts.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.kept and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -224,11 +225,11 @@ class StoredWorld:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def may_take(self, job: Job) -> bool:
-        """By what the API server answered about its pods (139)."""
+        """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
         return self._may_take(job)
 
     def is_trusted(self, job: Job) -> bool:
-        """By what it made the operator raise so far."""
+        """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
         return self._bulkhead.may_take(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class StoredWorld:
 
 
 def _touching(changed: Touched[str]) -> Listener[objects.CustomObject]:
-    """Holds nothing of the world, as the store outlives a leader's term."""
+    """A listener that holds nothing of the world, because the store outlives a leader's term."""
 
     def touch(old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         for body in (old, new):

@@ -48,7 +48,7 @@ def _uncounted(jobs: list[JobPicture]) -> Metric:
 
 
 def _flapping(jobs: list[JobPicture]) -> Metric:
-    about = "Jobs that are held at what they have, since their size was changed too often without a cause."
+    about = "Jobs that are held at what they have, because their size was changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 

@@ -2,8 +2,8 @@
 
 A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
 which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
-tenant's process, so news beyond the ration of its job and its namespace is read later (96). A node that is not Ready is
-not given up while the master reports that its pods there train; the master is then asked every second (92).
+tenant's process, so news beyond the buckets of its job and its namespace is read later (96). A node that is not Ready
+is not given up while the master reports that its pods there train; the master is then asked every second (92).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ipaddress import ip_address
 import aiohttp
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.pods.fair_semaphore import FairSemaphore
 from elastic_operator.pods.launcher_target import Target
 from elastic_operator.pods.launcher_wire import read_report
-from elastic_operator.pods.ration import Ration
-from elastic_operator.pods.turns import Turns
 from elastic_worker.contract import STATUS_LIMIT_BYTES
 
 log = logging.getLogger(__name__)
@@ -31,15 +31,17 @@ log = logging.getLogger(__name__)
 CALM_SECONDS = 30.0
 EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
-MOST_AT_ONCE = 256
-MOST_OF_A_NAMESPACE = 64
+MAX_AT_ONCE = 256
+MAX_OF_NAMESPACE = 64
 """A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
 SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
 """A group that changes has about five news within seconds, each of them once."""
 NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
-"""All jobs of a namespace may change together, as when nodes are lost. 1,000 lying masters cost ten writes a second."""
+"""All jobs of a namespace may change together, for example when nodes are lost. 1,000 lying masters cost ten writes a
+second.
+"""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class _Followed:
     """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
 
     `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
-    all. Both are as if the clock had never stepped.
+    all. Both times are without the steps of the clock.
     """
 
     uid: str
@@ -75,9 +77,9 @@ class MasterPoller:
         self._followed: dict[str, _Followed] = {}
         self.touched: Touched[str] = Touched()
         """The jobs (uids) with another report than before, or with none any more."""
-        self._turns = Turns(MOST_AT_ONCE, MOST_OF_A_NAMESPACE)
-        self._of_job = Ration(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
-        self._of_namespace = Ration(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
+        self._turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
+        self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
+        self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
 
     def report(self, uid: str) -> Report | None:
@@ -88,7 +90,7 @@ class MasterPoller:
     def heard(self, uid: str) -> float | None:
         """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
 
-        Silence before that time means nothing, as the master was rarely asked then.
+        Silence before that time means nothing, because the master was rarely asked then.
         """
         followed = self._followed.get(uid)
         if followed is None or followed.eager_since is None:
@@ -116,8 +118,8 @@ class MasterPoller:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._followed.keys() - present:
             self._forget(uid)
-        for ration in (self._of_job, self._of_namespace):
-            ration.forget_the_whole()
+        for buckets in (self._of_job, self._of_namespace):
+            buckets.forget_full()
 
     async def stop(self) -> None:
         """Ask no master any more."""
@@ -160,7 +162,7 @@ class MasterPoller:
         self._changed()
 
     def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
-        """Whether to pass the report on now: news of the group within the ration, progress after a while.
+        """Whether to pass the report on now: news of the group while there are tokens, progress after a while.
 
         A report that is held back is replaced by the master's next answer.
         """
@@ -168,15 +170,15 @@ class MasterPoller:
             return True
         if known is not None and report.group == known.group:
             return False
-        rations = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
-        if not all(ration.has(key) for ration, key in rations):
+        buckets = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        if not all(bucket.has(key) for bucket, key in buckets):
             return False
-        for ration, key in rations:
-            ration.take(key)
+        for bucket, key in buckets:
+            bucket.take(key)
         return True
 
     async def _ask(self, target: Target) -> Report | None:
-        """Its report; None if the answer is of no use."""
+        """The report of the master; None if its answer is of no use."""
         async with self._turns.turn(target.namespace):
             try:
                 body = await self._get(target)
@@ -197,7 +199,7 @@ class MasterPoller:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(force_close=True, limit=MOST_AT_ONCE),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MAX_AT_ONCE),
                 headers={"Accept": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
             )
@@ -215,7 +217,7 @@ class MasterPoller:
 
 
 async def _pause(followed: _Followed) -> None:
-    """Seconds until the next question: half a minute, or a second; less if the job begins to change."""
+    """Wait until the next question is due: half a minute, or a second; less if the job begins to change."""
     followed.hurry.clear()
     seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
     try:

@@ -17,7 +17,7 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.failure_logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class _Asked:
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid. They are read like `logs`, in turn with these.
+    """What the logs show, by the job's uid. `logs` lends its session and its turns.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -116,20 +116,20 @@ class SurvivorLogs:
         """Whether the pods are one group, and all of it."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
-        said = await self._rank_of(asked.namespace, master, seconds)
-        if said is not None and said == asked.known and asked.group.pods == left.uids:
+        first = await self._rank_of(asked.namespace, master, seconds)
+        if first is not None and first == asked.known and asked.group.pods == left.uids:
             return True
         asked.known = None
-        if said is None or said.size != len(left.pods):
+        if first is None or first.size != len(left.pods):
             return False
-        ranks = {said.rank}
-        for start in range(0, len(others), MOST_OF_A_JOB):
-            for theirs in await self._ranks_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
-                if theirs is None or (theirs.size, theirs.group) != (said.size, said.group):
+        ranks = {first.rank}
+        for start in range(0, len(others), MAX_OF_JOB):
+            for theirs in await self._ranks_of(asked.namespace, others[start : start + MAX_OF_JOB], seconds):
+                if theirs is None or (theirs.size, theirs.group) != (first.size, first.group):
                     return False
                 ranks.add(theirs.rank)
-        asked.known = said
-        return ranks == set(range(said.size))
+        asked.known = first
+        return ranks == set(range(first.size))
 
     async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
         return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
@@ -139,13 +139,13 @@ class SurvivorLogs:
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.begin(namespace)
+                await self._turns.acquire(namespace)
             try:
                 async with asyncio.timeout(READ_SECONDS):
-                    said = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
+                    text = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
             finally:
-                self._turns.end(namespace)
+                self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:
             log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
             return None
-        return last_rank(said)
+        return last_rank(text)

@@ -1,4 +1,4 @@
-"""Makes the planner's jobs: of their objects, their pods, what is heard of them and what surrounds them."""
+"""Makes the planner's jobs from their objects, their pods, what is heard of them and what surrounds them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from elastic_operator.plan.facts.job import NOBODY_ASKS, Heard, Job, JobSurround
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.specs import Specs
 from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
 
 
-class Facts(NamedTuple):
-    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+class JobInputs(NamedTuple):
+    """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
 
     `pods` are its own. While all of its nodes are Ready, what is `heard` is as if no master and no log were asked.
     """
@@ -31,8 +31,8 @@ class Facts(NamedTuple):
     around: JobSurroundings
     heard: Heard
 
-    def equal(self, other: Facts) -> bool:
-        """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
+    def equal(self, other: JobInputs) -> bool:
+        """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
         return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 
@@ -46,43 +46,43 @@ class Jobs:
         *,
         specs: Specs,
         surroundings: Surroundings,
-        sightings: Sightings,
+        first_seen: FirstSeen,
         dropped_fields: DroppedFields,
     ) -> None:
-        self._ledger, self._settings, self._sightings = ledger, settings, sightings
+        self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
         self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
-    def facts(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> Facts:
-        """The facts of one job now."""
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> JobInputs:
+        """The inputs of one job now."""
         around = self._surroundings.of(body, pods)
         if not around.unready:
             heard = replace(heard, answered=-inf, group=NOBODY_ASKS)
-        return Facts(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
+        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
 
-    def job(self, facts: Facts) -> Job:
-        """One job, from its facts."""
-        meta, around = facts.body.metadata, facts.around
-        parsed = self._specs.of(facts.body)
+    def job(self, inputs: JobInputs) -> Job:
+        """One job, from its inputs."""
+        meta, around = inputs.body.metadata, inputs.around
+        parsed = self._specs.of(inputs.body)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
-            status=self._specs.status(facts.body),
+            status=self._specs.status(inputs.body),
             spec=parsed.with_grace_up_to(around.grace_ceiling),
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             unused_flags=parsed.unused,
-            pods=tuple(map(self._sightings.of_pod, facts.pods)),
-            foreign_names=facts.foreign_names,
+            pods=tuple(map(self._first_seen.of_pod, inputs.pods)),
+            foreign_names=inputs.foreign_names,
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
             unkept=self._dropped_fields.fields,
             what_if=meta.annotations.what_if,
-            heard=facts.heard,
+            heard=inputs.heard,
             around=around,
         )
 
@@ -91,7 +91,7 @@ class Jobs:
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
-        except Exception:  # noqa: BLE001 - it is told already that the job cannot be read
+        except Exception:  # noqa: BLE001 - its status says already that it cannot be read
             created, status = 0.0, JobStatus()
         return Job(
             namespace=meta.namespace,

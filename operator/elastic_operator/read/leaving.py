@@ -1,7 +1,7 @@
 """Pods that are being deleted and do not go: a stuck finalizer, a dead kubelet. Their room is not free soon (40).
 
-A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, since the end of
-the grace is written on another clock.
+A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, because the end
+of the grace is written on another clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Leaving:
         self._overdue.discard(uid)
 
     def is_overdue(self, uid: str) -> bool:
-        """Whether it should have been gone at the last `expire`."""
+        """Whether the pod should have been gone at the last `expire`."""
         return uid in self._overdue
 
     def is_expected(self, uid: str) -> bool:

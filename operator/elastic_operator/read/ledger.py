@@ -27,7 +27,7 @@ from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
 from elastic_operator.read.leaving import Leaving
-from elastic_operator.read.sums import Groups, PodSum
+from elastic_operator.read.sums import PodIndex, PodSum
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ ASSUMED_SECONDS = 15.0
 
 
 class Ledger:
-    """Use per node, and pods per job.
+    """What pods use of each node, and the pods of each job.
 
     Args:
         job_of: The job with a uid, None if there is none (any more).
@@ -64,10 +64,10 @@ class Ledger:
         self._on_error = on_error
         self._now = now
         self._entries: dict[str, CountedPod] = {}
-        self._claims = Groups()
-        self._own_by_job = Groups()
-        self._own_by_node = Groups()
-        self._names = Groups()
+        self._claims = PodIndex()
+        self._own_by_job = PodIndex()
+        self._own_by_node = PodIndex()
+        self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that ask for GPUs, by namespace."""
@@ -76,8 +76,8 @@ class Ledger:
         self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
-        self._assumed_by_job = Groups()
-        self._assumed_by_node = Groups()
+        self._assumed_by_job = PodIndex()
+        self._assumed_by_node = PodIndex()
         self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
         self._revisions: Counter[str | None] = Counter()
@@ -177,7 +177,7 @@ class Ledger:
     ) -> Usage:
         """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
-        `leaving` are those among them that are about to be deleted, with their namespaces: they leave as well.
+        `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
         foreign = self._foreign.get(node)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
@@ -236,7 +236,7 @@ class Ledger:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """The pod was certainly not created, or it is seen."""
+        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
         uid = assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
@@ -272,7 +272,7 @@ class Ledger:
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
         self._void(entry)
-        self._group(entry, Groups.add)
+        self._index(entry, PodIndex.add)
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
@@ -283,7 +283,7 @@ class Ledger:
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
         self._void(entry)
-        self._group(entry, Groups.remove)
+        self._index(entry, PodIndex.remove)
         if entry.waits:
             del self._waiting[uid]
         for sums, key, ports in self._sums_with(entry):
@@ -299,7 +299,7 @@ class Ledger:
             yield self._plain, entry.pod.metadata.namespace, frozenset()
 
     def _void(self, entry: CountedPod) -> None:
-        """The answers that the pod is part of are made anew when they are next asked for."""
+        """Drop the answers that the pod is part of: they are made again when they are next asked for."""
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -310,7 +310,7 @@ class Ledger:
     def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
-    def _group(self, entry: CountedPod, change: Callable[[Groups, Hashable, str], None]) -> None:
+    def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
@@ -338,7 +338,9 @@ class Ledger:
         try:
             return self._read(pod, known)
         except Exception:
-            log.exception("pod=%s/%s cannot be read; what it uses counts", pod.metadata.namespace, pod.metadata.name)
+            log.exception(
+                "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
+            )
             self._on_error()
             is_own = known is not None and known.own is not None and not convert.ended(pod)
             if known is not None and is_own and pod.spec.node_name in ("", known.node):
@@ -384,7 +386,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether it is deleted without a node: the API server binds no such pod, whatever finalizer keeps its
+    """Whether the pod is being deleted and has no node: the API server binds no such pod, whatever finalizer keeps its
     object (95).
     """
     return pod.deleting_since is not None and not pod.bound

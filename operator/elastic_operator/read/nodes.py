@@ -18,8 +18,8 @@ from elastic_operator.plan.job.holding import stays
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.sightings import Sightings
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +50,18 @@ class Nodes:
         self,
         stored: Store[objects.Node],
         ledger: Ledger,
-        sightings: Sightings,
+        first_seen: FirstSeen,
         bulkhead: Bulkhead,
         gpu_resources: Sequence[str],
     ) -> None:
-        self._stored, self._ledger, self._sightings, self._bulkhead = stored, ledger, sightings, bulkhead
+        self._stored, self._ledger, self._first_seen, self._bulkhead = stored, ledger, first_seen, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
         look.
         """
         self._read: object = None
         """The stamp of the nodes at that look."""
-        self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
+        self.disruptions = Disruptions(stored, first_seen.clock, gpu_resources)
         self._known: Remembered[object, Node] = Remembered()
         self._all: Remembered[object, tuple[Node, ...]] = Remembered()
         self._openness: Remembered[object, Openness] = Remembered()
@@ -159,7 +159,7 @@ class Nodes:
         try:
             return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
         except Exception:
-            log.exception("node=%s: what its pods use cannot be told", name)
+            log.exception("node=%s: what its pods use is not known", name)
             return None
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
@@ -172,7 +172,7 @@ class Nodes:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
 
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then (`Sightings`). A node that is set aside keeps its last answer.
+        away for much longer than since then (`FirstSeen`). A node that is set aside keeps its last answer.
         """
         stamp = self._stamp()
         all_up = self._down == {} and stamp == self._read
@@ -199,5 +199,5 @@ class Nodes:
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = (written, self._sightings.since(node.metadata.uid, written))
+        down[node.metadata.name] = (written, self._first_seen.since(node.metadata.uid, written))
         return True

@@ -15,15 +15,15 @@ from elastic_operator.cluster import objects
 from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.written_times import not_ahead
-from elastic_operator.read.sightings import Sightings
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.uncounted import Asked, asked_by
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation; or the last one that could be read, with the message that says why this cannot
-    (99).
+    """A job's spec of one generation; or the last one that could be read, with a message on why the present one
+    cannot (99).
 
     `unknown` warns of fields that were left out, `unused` of flags of torchrun.
     """
@@ -55,8 +55,8 @@ class Parsed:
 class Specs:
     """The specs and statuses of all jobs that were asked for."""
 
-    def __init__(self, sightings: Sightings, gpu_resources: Sequence[str]) -> None:
-        self._sightings, self._clock, self._gpu_resources = sightings, sightings.clock, gpu_resources
+    def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
+        self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
         self._parsed: Remembered[int, Parsed] = Remembered()
         self._statuses: Remembered[tuple[str, int], JobStatus] = Remembered()
 
@@ -111,7 +111,7 @@ class Specs:
     def _parse_status(self, body: objects.CustomObject) -> JobStatus:
         status = parse_status({"status": body.status.unpack()})
         if status.master_lost_time is not None:
-            since = self._sightings.since(body.metadata.uid, seconds(status.master_lost_time))
+            since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
             status = status.model_copy(update={"master_lost_time": at(since)})
         return not_ahead(status, self._clock.time())
 

@@ -49,7 +49,7 @@ class PodSum:
         return {(namespace, name): requests[name] for name in self.gpu_resources if requests.get(name)}
 
 
-class Groups:
+class PodIndex:
     """Pod uids by a key."""
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import JobSurroundings, OwnPod, Quiet
 from elastic_operator.plan.job.flapping import may_flap
+from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
-from elastic_operator.read.outside_changes import Outside
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
@@ -29,11 +29,11 @@ class Surroundings:
         specs: Specs,
         nodes: Nodes,
         policies: Policies,
-        outside: Outside,
+        external_changes: ExternalChanges,
         now: Callable[[], float],
     ) -> None:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
-        self._specs, self._nodes, self._policies, self._outside = specs, nodes, policies, outside
+        self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
         self._unready: Unready = {}
@@ -43,13 +43,13 @@ class Surroundings:
         """Look at all of it, at `now` (epoch seconds); returns whether any job may be judged otherwise than before."""
         teams = self._policies.look()
         self._unready, openness = self._nodes.unready_since(now), self._nodes.openness()
-        self._outside.look(openness, teams, now)
+        self._external_changes.look(openness, teams, now)
         disruption, served = self._nodes.disruptions.present, self._uncounted.served()
         before, self._seen = self._seen, (self._classes.revision, self._unready, disruption, openness, teams, served)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobSurroundings:
-        """Those of one job with these pods."""
+        """The surroundings of one job with these pods."""
         parsed = self._specs.of(body)
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
         return JobSurroundings(
@@ -65,7 +65,7 @@ class Surroundings:
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobSurroundings:
-        """What is known of them without the job's spec."""
+        """What is known of a job's surroundings without its spec."""
         priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
         return JobSurroundings(priority=priority.value, grace_ceiling=ceiling)
 
@@ -76,7 +76,7 @@ class Surroundings:
     def grace_ceiling(self, namespace: str) -> int:
         """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
 
-        One at least, as a deletion without any grace would be one by force.
+        At least one, because a deletion without any grace is one by force.
         """
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
@@ -88,4 +88,4 @@ class Surroundings:
         resolved = self._policies.resolved
         name = resolved.team_of.get(body.metadata.namespace)
         in_turns = any(team.name == name and team.quantum_seconds is not None for team in resolved.teams)
-        return Quiet(self._outside.since, in_turns)
+        return Quiet(self._external_changes.since, in_turns)

@@ -70,7 +70,7 @@ def _not_there(recording: Recording, changes: Changes) -> Iterator[str]:
 
 
 def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
-    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would
+    """A class that jobs may not name counts as 0, whatever its value; a note says so, like the job's condition would
     (96).
     """
     for key, spec in changes.jobs.items():

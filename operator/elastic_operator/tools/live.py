@@ -44,8 +44,8 @@ async def take(connection: Connection, settings: Settings) -> Recording:
         except ClusterError as error:
             raise InputError([f"{connection.base_url}: {error}"]) from None
         except TimeoutError:
-            told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
-            raise InputError([f"{connection.base_url}: {told}"]) from None
+            problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
+            raise InputError([f"{connection.base_url}: {problem}"]) from None
         world = _world(process).look(session.clock.time())
         # No pod has gone for others yet.
         return record(world, Breaker(settings.reclaim), *world.reader.policies.sources())

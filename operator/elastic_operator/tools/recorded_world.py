@@ -18,7 +18,7 @@ from elastic_operator.tools.recording import Recording
 
 
 class RecordedWorld:
-    """One moment that does not pass. A job at which the planner raises is set aside, as the operator would do."""
+    """One moment that does not pass. A job at which the planner raises is set aside, like in the operator."""
 
     def __init__(self, recording: Recording) -> None:
         self._nodes = recording.nodes
@@ -61,11 +61,11 @@ class RecordedWorld:
         return flavor_held(pods, self._labels, self.empty.flavors)
 
     def may_take(self, job: Job) -> bool:
-        """By what the API server had answered about its pods."""
+        """Whether others might lose pods for it, by what the API server had answered about its own pods."""
         return self._jobs[job.uid].may_take
 
     def is_trusted(self, job: Job) -> bool:
-        """By what it had made the operator raise."""
+        """Whether others might lose pods for it, by the errors that it had caused in the operator."""
         return self._jobs[job.uid].is_trusted
 
     def nodes(

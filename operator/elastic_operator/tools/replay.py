@@ -16,7 +16,7 @@ from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
 NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
-"""Parts of a status that are told otherwise, or that decide nothing."""
+"""Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
 def as_data(recording: Recording) -> dict[str, Any]:
@@ -82,9 +82,9 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     gets = d.grant.assignment
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
     takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
-    told = plain(d.grant)
-    del told["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **told, **takers}
+    grant = plain(d.grant)
+    del grant["assignment"]
+    return {"replicas": gets.replicas, **plain(pods), **grant, **takers}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _below(d: Decision) -> Iterator[str]:
 
 
 def _done(d: Decision, plan: Plan) -> Iterator[str]:
-    """What the plan does. A reason that stands above already is not said again."""
+    """What the plan does. A reason that stands above already is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes

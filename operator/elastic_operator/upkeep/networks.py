@@ -19,17 +19,19 @@ log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring all in line, one after the other. Those that may come about later are tried again after all others (88)."""
+    """Bring all in line, one after the other. Those whose write may succeed later are tried again after all others
+    (88).
+    """
     left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        left = [job for job in left if not await _is_settled(session, network, job)]
+        left = [job for job in left if not await _is_done(session, network, job)]
         if not left:
             return
         await asyncio.sleep(backoff.next())
 
 
-async def _is_settled(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
-    """Write the job's NetworkPolicy; False if a later try may come about. Whatever else goes wrong is logged."""
+async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
+    """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
     try:
         manifest = build_network_policy(job, network)
         await apply.ensure_network_policy(session, manifest, job_uid=job.uid)

@@ -34,7 +34,7 @@ class _Write:
 
     @property
     def raises_a_limit(self) -> bool:
-        """Whether it admits more pods than before."""
+        """Whether the write admits more pods than before."""
         hard = _hard_of(self.known) if self.known else None
         if self.limits is None or hard is None:
             return self.limits is None

@@ -33,7 +33,7 @@ class PolicyStatuses:
         self._session, self._policies, self._now = session, policies, now
         self._last: Decisions | None = None
         self._generations: dict[str, int] = {}
-        """Those of the policies that the last pass read."""
+        """The generation of each policy (uid) that the last pass read."""
         self._revision = -1
         self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}
@@ -55,7 +55,7 @@ class PolicyStatuses:
         self._upkeep.has_news()
 
     def pass_failed(self) -> None:
-        """The result of the last pass must not be read any more: the pass that failed has begun to change it."""
+        """The result of the last pass must not be read any more: the failed pass may have changed parts of it."""
         self._last = None
 
     async def run(self) -> None:

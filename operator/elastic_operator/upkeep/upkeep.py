@@ -19,7 +19,7 @@ Writes = Mapping[str, Callable[[], Awaitable[None]]]
 
 
 class Upkeep:
-    """Works at most once a second. The log says what is kept: `what` of the thing with a name, which is of that `kind`.
+    """Carries out the writes of one task, at most once a second. The log calls them `what` of a `kind`, by its name.
 
     Args:
         due: The writes that are due now.
@@ -31,7 +31,7 @@ class Upkeep:
         self._failures: dict[str, str] = {}
 
     def has_news(self) -> None:
-        """Something has changed."""
+        """Something has changed: look soon for writes that are due."""
         self._news.set()
 
     async def run(self) -> None:
@@ -49,19 +49,19 @@ class Upkeep:
             await asyncio.sleep(BETWEEN_SECONDS)
 
     async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Write. What fails is tried again; what is not there any more, or already, is news still to come."""
+        """Write; a failed write is tried again. If the object is gone or there already, a watch brings the news."""
         try:
             await write()
         except (NotFound, AlreadyExists):
             self._failures.pop(name, None)
         except ClusterError as error:
-            told, before = str(error) if error.remedy.is_told else "", self._failures.get(name)
-            self._failures[name] = told
-            if told and told != before:
-                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, told)
+            message, before = str(error) if error.remedy.is_reported else "", self._failures.get(name)
+            self._failures[name] = message
+            if message and message != before:
+                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
         else:
             self._failures.pop(name, None)
 
     def keep_only(self, names: Container[str]) -> None:
         """Forget the failures of all others."""
-        self._failures = {name: told for name, told in self._failures.items() if name in names}
+        self._failures = {name: message for name, message in self._failures.items() if name in names}

@@ -1,7 +1,7 @@
 """Works out what would be, beside the passes: answers for jobs that ask, places in line, estimated starts (160, 161).
 
 One decision is made at a time, in a thread, and after each one it rests for nine times as long as that took. So this
-costs a tenth of one core at most, and a pass that is due meanwhile shares the interpreter with one decision.
+costs at most a tenth of one core, and a pass that is due meanwhile shares the interpreter with one decision.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from elastic_api.status import JobStatus, Phase
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.loop.forecast.line import Line
+from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.metrics import Metrics
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REST = 9.0
-"""After each decision it rests for so many times as long as that took."""
+"""The rest after each decision, as a multiple of the time that the decision took."""
 ANSWER_SECONDS = 15.0
 """Where jobs start later than what was decided within this time, an answer has no start: somebody waits for it."""
 NOT_KNOWN = "The operator could not work this out; its log says why."
@@ -40,7 +40,9 @@ LEAST_WAIT_SECONDS = 0.01
 
 
 class Forecasts:
-    """What statuses say of the future. `again` has a job (uid) planned for again, so that its status is written."""
+    """The part of statuses that is about the future. `again` has a job (uid) planned for again, so that its status is
+    written.
+    """
 
     def __init__(
         self, world: StoredWorld, *, metrics: Metrics, clock: ServerClock, again: Callable[[str], None]
@@ -53,26 +55,26 @@ class Forecasts:
         self._spent = 0.0
         """Seconds of all decisions, with the rests after them."""
         self.what_ifs = WhatIfs(world, metrics=metrics)
-        self.line = Line(metrics=metrics)
+        self.queue_positions = QueuePositions(metrics=metrics)
 
     # -- called in passes ----------------------------------------------------------------------------------------------
 
     def see(self, decisions: Decisions) -> None:
-        """The newest decisions; those before must not be read any more."""
+        """Take in the newest decisions; earlier ones must not be read any more."""
         had_none, self._decisions = self._decisions is None, decisions
         if decisions.is_new or had_none:
-            self.line.moved = True
+            self.queue_positions.moved = True
             self._news.set()
 
     def forget(self) -> None:
         """A pass has failed: what was decided before must not be read any more."""
         self._decisions = None
 
-    def told(self, obs: Observation, status: JobStatus) -> JobStatus:
-        """The job's status with its place in line, or with its answer if it asks."""
+    def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
+        """The status with the job's place in line, or with its answer if the job asks."""
         if not asks(obs):
             self.what_ifs.forget(obs.job.uid)
-            return with_place(obs, status, self.line.queue_place(obs.job.uid, written=status.queue))
+            return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
         known = self.what_ifs.answer(obs)
         if known is None:
             if self.what_ifs.ask(obs):
@@ -82,9 +84,9 @@ class Forecasts:
 
     def started(self, uid: str) -> None:
         """The job has got its minimum."""
-        self.line.started(uid, self._clock.time())
+        self.queue_positions.started(uid, self._clock.time())
 
-    # -- beside them ---------------------------------------------------------------------------------------------------
+    # -- beside passes ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -99,13 +101,13 @@ class Forecasts:
                 await asyncio.sleep(AFTER_ERROR_SECONDS)
 
     async def _work(self) -> None:
-        """What is due now: a question, then the line. So neither waits for all of the other."""
+        """Do what is due now: one question, then the positions. So neither waits for all of the other."""
         await self._answer_next()
-        if self._decisions is not None and self.line.is_due():
-            await self._look_at_the_line(self._decisions)
+        if self._decisions is not None and self.queue_positions.is_due():
+            await self._look_at_positions(self._decisions)
 
     async def _answer_next(self) -> None:
-        """One question, if any may be answered now. Its namespace pays for the time that this takes."""
+        """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
         obs, before = self._decisions.observed.obs.get(uid), self._spent
@@ -114,7 +116,7 @@ class Forecasts:
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 
     async def _answer(self, obs: Observation, decisions: Decisions) -> None:
-        """Whatever goes wrong is this job's, and it is not answered again before it is edited."""
+        """Answer one job. After an error it is not answered again before it is edited."""
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
@@ -128,17 +130,17 @@ class Forecasts:
             self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
         self._again(obs.job.uid)
 
-    async def _look_at_the_line(self, decisions: Decisions) -> None:
-        steps = self.line.look(decisions, self._clock.time())
+    async def _look_at_positions(self, decisions: Decisions) -> None:
+        steps = self.queue_positions.look(decisions, self._clock.time())
         if steps is not None:
-            self.line.estimated(await self._result_of(steps, between=self._answer_next))
-        for uid in self.line.tell(self._clock.time()):
+            self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
+        for uid in self.queue_positions.take_due(self._clock.time()):
             self._again(uid)
 
     async def _result_of(
         self, steps: Steps[T], *, seconds: float = inf, between: Callable[[], Awaitable[None]] | None = None
     ) -> T:
-        """What the steps come to. After so many seconds they are to return what they have.
+        """The result of the steps. After `seconds` they are to return what they have.
 
         The first step reads what belongs to the passes, and decides nothing. The others have all that they need, and
         are made in a thread. `between` them something else may be done, in half of the time at most.
@@ -161,7 +163,7 @@ class Forecasts:
 
     async def _until_due(self) -> None:
         """Wait for news, or for the next thing that is due without any; nothing is, while nothing is decided."""
-        due = min(self.what_ifs.next_at(), self.line.next_at()) if self._decisions is not None else inf
+        due = min(self.what_ifs.next_at(), self.queue_positions.next_at()) if self._decisions is not None else inf
         wait = due - time.monotonic()
         try:
             async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):

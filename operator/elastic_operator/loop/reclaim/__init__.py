@@ -1,1 +1,1 @@
-"""What happens before a job lets pods go for others: it is asked, nominated, limited, measured and told."""
+"""What happens before a job lets pods go for others: dry runs, nominations, limits, measurements and reports."""

@@ -16,6 +16,7 @@ from elastic_operator.cluster.events import EventRecorder, pod_subject
 from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
@@ -25,7 +26,7 @@ from elastic_operator.read.pending.pending_pod import Barred
 
 log = logging.getLogger(__name__)
 
-MOST_BARRED = 10_000
+MAX_BARRED = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler took away is written again after this time (45)."""
 RETRY_SECONDS = 30.0
@@ -59,12 +60,14 @@ class Nominator:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._changed = now, changed
-        self._planned: dict[str, list[Nomination]] = {}
+        self._by_loser: dict[str, list[Nomination]] = {}
+        """By job (uid), the nominations of the last pass for which it loses pods."""
         self._barred: dict[str, Barred] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
-        self._making_way = frozenset[str]()
+        self._cleared_nodes = frozenset[str]()
+        """The nodes on which pods are about to be deleted for a pending pod."""
 
     def barred(self, uid: str) -> Barred | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
@@ -76,23 +79,23 @@ class Nominator:
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
-        self._planned = {}
-        self._making_way = frozenset(nomination.node for nomination in nominations if nomination.losers)
-        if len(self._barred) > MOST_BARRED:
+        self._by_loser = {}
+        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.losers)
+        if len(self._barred) > MAX_BARRED:
             self._barred.clear()
         for nomination in nominations:
             for loser in nomination.losers:
-                self._planned.setdefault(loser, []).append(nomination)
+                self._by_loser.setdefault(loser, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.losers:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
     def makes_way(self, node: str) -> bool:
         """Whether pods on that node are about to be deleted for a pending pod."""
-        return node in self._making_way
+        return node in self._cleared_nodes
 
-    def before(self, job_uid: str) -> Callable[[], Awaitable[bool]] | None:
-        """What must be done before the job lets pods go; its result says whether they may go then."""
-        nominations = [nomination for nomination in self._planned.get(job_uid, ()) if nomination.is_new]
+    def gate(self, job_uid: str) -> Gate | None:
+        """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
+        nominations = [nomination for nomination in self._by_loser.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         tasks = [self._begin(nomination) for nomination in nominations]
@@ -104,7 +107,7 @@ class Nominator:
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
         """Take back reservations that ran out, unless another node is about to be reserved in their place."""
-        planned = {nomination.uid for nominations in self._planned.values() for nomination in nominations}
+        planned = {nomination.uid for nominations in self._by_loser.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
@@ -125,8 +128,8 @@ class Nominator:
     def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
         """The nomination of the pod, one for all jobs that make room for it.
 
-        It comes to nothing while the pod is nominated for another node, that of an earlier pass: on this one no pod may
-        go for it (145). When that ends, everything is decided again.
+        Its result is False while the pod is nominated for another node, that of an earlier pass: on this node no pod
+        may go for it (145). When that ends, everything is decided again.
         """
         task = self._writing.get(nomination.uid)
         if task is None:
@@ -142,7 +145,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. An error of the operator's own is the pod's: the jobs that make way go on (88)."""
+        """The result of the work. An error of the operator's own bars this pod, and no job that makes way (88)."""
         try:
             return await work
         except Exception as error:
@@ -179,7 +182,7 @@ class Nominator:
         return True
 
     def _grace_seconds(self, going: Iterable[str]) -> int:
-        """The longest time that these pods (uids) may take to go, whatever they were made with."""
+        """The longest grace of these pods (uids), none beyond the ceiling of its namespace."""
         pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
         graces = (
             min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
@@ -221,7 +224,7 @@ class Nominator:
         if rest:
             text += (
                 f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
+                f" PodScheduled. No pods are evicted for it for {rest / 3600:.0f} h."
             )
         else:
             text += " Another node is tried; this one is avoided for a while."
@@ -236,7 +239,7 @@ class Nominator:
                 return await self._put(pod, reservation)
             except Conflict:
                 return await self._put_anew(pod, reservation)
-        except (Conflict, Unreachable):  # it has changed, or may have: the watch tells
+        except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
             self._barred[uid] = Barred(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
             self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
@@ -276,7 +279,7 @@ class Nominator:
 
 
 async def _in_vain(other: asyncio.Future[bool]) -> bool:
-    """False, at the end of that one."""
+    """Wait for the end of `other`; always False."""
     await asyncio.wait([other])
     return False
 

@@ -1,4 +1,4 @@
-"""What users are told of reclaim: what waits for a brake, what would go, and gangs without room."""
+"""What users read of reclaim: what waits for a limit on evictions, what would go, and gangs without room."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ReclaimReports:
-    """In events, metrics and the log."""
+    """Reports on reclaim in events, metrics and the log."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ReclaimReports:
     ) -> None:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
         self._braked: frozenset[tuple[str, bool]] = frozenset()
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
@@ -56,7 +56,9 @@ class ReclaimReports:
             demand = entry.demand
             if (demand.uid, one.waits_for_a_person) in before:
                 continue
-            log.warning("pods=%s/%s wait, as too much would be reclaimed: %s", demand.namespace, demand.name, one.text)
+            log.warning(
+                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, one.text
+            )
             pod = self._pods.get(demand.uid) if entry.pending else None
             subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
             if subject is not None and one.waits_for_a_person:
@@ -65,9 +67,9 @@ class ReclaimReports:
     def would_reclaim(self, allocation: Allocation) -> None:
         """Report what would be taken, once for each pod that would go."""
         evictions = allocation.evictions
-        told, self._told = self._told, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
         for eviction in evictions:
-            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in told]
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
                 text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
@@ -84,7 +86,7 @@ class ReclaimReports:
                 continue
             text = (
                 f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
-                " any. Nobody makes way for a part of a gang."
+                " any. No pods are evicted for a part of a gang."
             )
             log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
             self._events.record(pod_subject(pod), Event("NoRoomForGang", text))

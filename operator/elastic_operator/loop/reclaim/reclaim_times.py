@@ -1,5 +1,5 @@
-"""Measures how long takers wait until other teams have given GPUs back, and counts the GPUs that were lacked and that
-went.
+"""Measures how long takers wait until other teams have given GPUs back, and counts the GPUs that takers lacked and
+others lost.
 
 A pending pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
 first saw that they want GPUs. They are measured only if something was taken for them.
@@ -105,5 +105,5 @@ def _lacks_minimum(job: JobDemand) -> bool:
 
 
 def _missing(job: JobDemand) -> int:
-    """The GPUs that it lacks for its minimum."""
+    """The GPUs that the job lacks for its minimum."""
     return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

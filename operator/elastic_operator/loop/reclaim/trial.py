@@ -60,7 +60,7 @@ class Asker:
         self._session, self._stores, self._build = session, stores, build
 
     async def ask(self, trial: Trial) -> None:
-        """Raises PodRefused, and ClusterError if there was no answer."""
+        """Ask about all pods of the trial. Raises PodRefused, and ClusterError if there was no answer."""
         spec, leaving = trial.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
         common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
@@ -93,7 +93,7 @@ class Asker:
             requests.subtract(requests_of(spec))
             limits.subtract(limits_of(spec))
         try:
-            await apply.try_pod(self._session, as_one(manifest, requests, limits))
+            await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
         except ApiError as error:
             if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
                 return
@@ -128,8 +128,8 @@ def _asked_in_all(trial: Trial) -> tuple[Amounts, Amounts, int]:
     return requests, limits, count
 
 
-def as_one(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
-    """The pod with one container that asks for that much. A limit is never below its request; for a GPU the two are
+def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
+    """The pod with one container that asks for all that. A limit is never below its request; for a GPU the two are
     equal.
     """
     asked = {name: max(0, n) for name, n in requests.items()}

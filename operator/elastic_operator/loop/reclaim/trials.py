@@ -6,8 +6,8 @@ are created, time after time, no pods go for the job for long. An edited job is 
 edits it again and again does not have pods of others go each time.
 
 Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
-turns: one with slow webhooks, or with very many jobs, must keep neither the others waiting nor the writes that all of
-this is for. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
+turns: one with slow webhooks, or with very many jobs, must hold up neither the questions of others nor the writes that
+follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, as quotas change. The answer holds meanwhile if it was wanted all the
-time.
+"""A question is asked again after this time, because quotas change. Meanwhile the old answer holds, if it was wanted
+all the time.
 """
-WISH_SECONDS = 5.0
+QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
-MOST_REFUSED_SECONDS = 300.0
+MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
 SILENT_SECONDS = 1.0
-MOST_SILENT_SECONDS = 30.0
+MAX_SILENT_SECONDS = 30.0
 """How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
-MOST_EDITS = 3
+MAX_EDITS = 3
 """After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
 doubled each time up to a day.
 """
-MOST_AT_ONCE = 16
+MAX_AT_ONCE = 16
 """Half of the writes that may be under way (28)."""
-MOST_OF_NAMESPACE = 2
+MAX_OF_NAMESPACE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class _Passed:
 
 
 @dataclass(slots=True)
-class _Wish:
-    """A question to be asked, its `order` within its namespace, and the givers that wait for the answer."""
+class _Question:
+    """A question that waits for its turn: its `order` within its namespace, and the givers that wait for the answer."""
 
     job: Job
     trial: Callable[[], Trial | None]
@@ -76,7 +76,7 @@ class _Wish:
 
 @dataclass(slots=True)
 class _Silence:
-    """A namespace with this many questions in a row that got no answer."""
+    """A namespace in which the last questions, this many `times` in a row, got no answer."""
 
     times: int = 0
     until: float = 0.0
@@ -102,25 +102,25 @@ class Trials:
         self._barred: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
         self._in_vain: dict[str, int] = {}
-        """How often pods that had passed were refused when they were created."""
+        """How often pods that had passed the trial were refused when they were created."""
         self._generations: dict[str, int] = {}
         """The generation of each known job to which the answers belong."""
         self._edits: dict[str, int] = {}
-        """How often jobs were edited while their pods could not be had."""
+        """How often jobs were edited while their pods were refused."""
         self._silences: dict[str, _Silence] = {}
-        self._wishes: dict[str, _Wish] = {}
-        self._running: dict[str, tuple[_Wish, asyncio.Task[None]]] = {}
+        self._questions: dict[str, _Question] = {}
+        self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
         """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
 
     def see(self, job: Job) -> None:
-        """The job as it is read now: it may have been edited."""
+        """The job was read: it may have been edited."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
 
     def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job, as it was last seen."""
+        """Whether pods of others may go for the job, by its generation that was last seen."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
 
@@ -131,7 +131,7 @@ class Trials:
         return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
-        """The job was edited, so its trouble may be mended: forget it, up to `MOST_EDITS` times in a row."""
+        """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
         now, uid, retry = time.monotonic(), job.uid, job.status.retry
         barred = now < self._barred.get(uid, 0.0)
         refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
@@ -139,11 +139,11 @@ class Trials:
             self._edits.pop(uid, None)
             return
         edits = self._edits[uid] = self._edits.get(uid, 0) + 1
-        if edits <= MOST_EDITS:
+        if edits <= MAX_EDITS:
             for known in (self._barred, self._refusals, self._in_vain):
                 known.pop(uid, None)
             return
-        rest = rest_seconds(MOST_IN_VAIN + edits - MOST_EDITS - 1)
+        rest = rest_seconds(MOST_IN_VAIN + edits - MAX_EDITS - 1)
         log.warning(
             "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
         )
@@ -158,8 +158,8 @@ class Trials:
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
         drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
-        drop_absent(present, self._generations, self._edits, self._wishes)
-        long_ago = time.monotonic() - MOST_SILENT_SECONDS
+        drop_absent(present, self._generations, self._edits, self._questions)
+        long_ago = time.monotonic() - MAX_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
@@ -183,44 +183,45 @@ class Trials:
         if job.uid in self._running:
             self._running[job.uid][0].givers.add(giver)
             return passed
-        before = self._wishes.get(job.uid)
+        before = self._questions.get(job.uid)
         givers = before.givers if before is not None else set()
-        self._wishes[job.uid] = _Wish(job, trial, order, now + WISH_SECONDS, givers | {giver})
+        self._questions[job.uid] = _Question(job, trial, order, now + QUESTION_SECONDS, givers | {giver})
         return passed
 
     def ask_next(self) -> None:
         """Ask as many questions as may be under way, one namespace after the other."""
         now = time.monotonic()
-        self._wishes = {uid: wish for uid, wish in self._wishes.items() if now < wish.until}
-        places: dict[str, list[_Wish]] = {}
-        for wish in sorted(self._wishes.values(), key=lambda wish: (wish.job.uid in self._passed, wish.order)):
-            places.setdefault(wish.job.namespace, []).append(wish)
-        here = {wish.job.namespace for wish, _ in self._running.values()}
+        self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
+        places: dict[str, list[_Question]] = {}
+        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in self._passed, one.order))
+        for question in new_first:
+            places.setdefault(question.job.namespace, []).append(question)
+        here = {question.job.namespace for question, _ in self._running.values()}
         self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
-        while open_now := [name for name, wishes in places.items() if wishes and self._may_ask(name)]:
+        while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
             name = min(open_now, key=lambda name: self._turns.get(name, 0))
             self._turns[name] = max(self._turns.values(), default=0) + 1
             self._put(places[name].pop(0))
 
-    def _put(self, wish: _Wish) -> None:
-        uid = wish.job.uid
-        del self._wishes[uid]
+    def _put(self, question: _Question) -> None:
+        uid = question.job.uid
+        del self._questions[uid]
         if time.monotonic() < self._barred.get(uid, 0.0):
             return
         try:
-            trial = wish.trial()
+            trial = question.trial()
         except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.cannot_be_asked(wish.job)
+            self.cannot_be_asked(question.job)
             return
         if trial is None:
             return
         task = asyncio.create_task(self._try(trial))
-        self._running[uid] = wish, task
+        self._running[uid] = question, task
         task.add_done_callback(lambda _: self._end(uid))
 
     def _end(self, uid: str) -> None:
-        wish, _ = self._running.pop(uid)
-        for giver in wish.givers:
+        question, _ = self._running.pop(uid)
+        for giver in question.givers:
             self._again(giver)
 
     def made(self, uid: str) -> None:
@@ -229,8 +230,8 @@ class Trials:
         self._in_vain.pop(uid, None)
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused when they were created. If they had passed, pods of others may have gone in
-        vain.
+        """Pods of the job were refused when they were created. If they had passed the trial, pods of others may have
+        gone in vain.
         """
         if self._passed.pop(job.uid, None) is None:
             return
@@ -250,10 +251,10 @@ class Trials:
 
     def _may_ask(self, namespace: str) -> bool:
         silence = self._silences.get(namespace)
-        here = sum(wish.job.namespace == namespace for wish, _ in self._running.values())
+        here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        most = MOST_OF_NAMESPACE if silence is None else 1
-        return not is_silent and here < most and len(self._running) < MOST_AT_ONCE
+        most = MAX_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_AT_ONCE
 
     async def _try(self, trial: Trial) -> None:
         job = trial.job
@@ -263,7 +264,7 @@ class Trials:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
-            wait = doubled(REFUSED_SECONDS, MOST_REFUSED_SECONDS, times)
+            wait = doubled(REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
             self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
             if not trial.besides:
                 self._refused(job, error, trial.needed)
@@ -281,10 +282,10 @@ class Trials:
     def cannot_be_asked(self, job: Job) -> None:
         """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self._barred[job.uid] = time.monotonic() + MOST_SILENT_SECONDS
+        self._barred[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
         silence.times += 1
-        wait = doubled(SILENT_SECONDS, MOST_SILENT_SECONDS, silence.times)
+        wait = doubled(SILENT_SECONDS, MAX_SILENT_SECONDS, silence.times)
         silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Actor:
-    """Does what plans say. `written` is called for each status that was written, with the job as it was before.
+    """Carries out plans. `written` is called for each status that was written, with the job as it was before.
 
     `dropped_fields` are the fields of jobs' statuses that the API server drops.
     """
@@ -55,7 +55,7 @@ class Actor:
         written: dict[str, Any],
         may_create: bool,
         sent: set[str],
-        tells: bool = True,
+        writes_status: bool = True,
         pods: Callable[[], Iterable[OwnPod]] = tuple,
     ) -> None:
         """Carry out the plan; `written` is the status as the API server has it. Raises what the cluster layer raises.
@@ -65,16 +65,16 @@ class Actor:
         if plan.commit_first:
             if not await self._statuses.write(job, plan.status, stored=written):
                 return
-            self.tell(job, plan.events)
-        told = [self._masters.tell(job, plan.wish)] if plan.wish is not None else []
-        await together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
+            self.record_events(job, plan.events)
+        writes = [self._masters.write_membership(job, plan.wish)] if plan.wish is not None else []
+        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
         if plan.route is not None:
             await self._masters.route(job, plan.route)
-        if tells and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
-            self.tell(job, plan.events)
+        if writes_status and not plan.commit_first and await self._statuses.write(job, plan.status, stored=written):
+            self.record_events(job, plan.events)
         if plan.delete_job:
             await self._delete_job(job)
 
@@ -94,7 +94,7 @@ class Actor:
         if await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)
 
-    def tell(self, job: Job, events: Iterable[Event]) -> None:
+    def record_events(self, job: Job, events: Iterable[Event]) -> None:
         """Log the events, and queue them to be written."""
         for event in events:
             log.info("job=%s event=%s message=%r", job.key, event.reason, event.message)

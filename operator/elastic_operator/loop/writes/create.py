@@ -28,19 +28,19 @@ from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-MOST_PODS = 32
+MAX_PODS_AT_ONCE = 32
 """Pods created at once: as many as the writes under way (28). A manifest that only waits for its turn takes
 up to 1 MB.
 """
 
 
 class Creator:
-    """Creates pods, after what they need to meet."""
+    """Creates pods, after the objects that they need to meet."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
         self._networking = Networking(session, stores, build.network)
-        self._pods, self._building = asyncio.Semaphore(MOST_PODS), asyncio.Lock()
+        self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
 
     async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
         """Create these pods of the job. Raises what the cluster layer raises, and PodRefused.
@@ -63,7 +63,7 @@ class Creator:
             manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
             await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
         name = manifest["metadata"]["name"]
-        sent.add(name)  # without an answer it counts as used until the watch or a time limit tells
+        sent.add(name)  # without an answer it counts until the watch shows it, or a time limit ends
         try:
             pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
         except ClusterError as error:

@@ -30,27 +30,30 @@ log = logging.getLogger(__name__)
 
 NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
-TELL_ATTEMPTS = 5
+EVENT_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
+
+Gate = Callable[[], Awaitable[bool]]
+"""Awaited before a plan is carried out. If its result is False, the plan is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A plan that is carried out, and the job's status as the API server has it.
 
-    `tells`: the job's status is written with it. `clears`: its end says that the job's writes come about again, of
-    which `tries` had failed before. Where `first` is given and comes to False, the plan is dropped. `sent` collects the
-    names of pods that may have been created.
+    `writes_status`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are
+    forgotten, of which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
+    have been created.
     """
 
     job: Job
     plan: Plan
     written: dict[str, Any]
     may_create: bool = False
-    tells: bool = True
+    writes_status: bool = True
     clears: bool = True
     tries: int = 0
-    first: Callable[[], Awaitable[bool]] | None = None
+    gate: Gate | None = None
     sent: set[str] = field(default_factory=set)
 
 
@@ -61,7 +64,7 @@ class Dispatcher:
         dropped_fields: The fields of statuses that the API server drops.
         fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and an error of this process' own at which its plan failed.
+        failed: Called with a job's uid and the error of the operator's own by which its plan failed.
         worked: Called with a job's uid when pods of it have been created.
         refused: Called with a job of which a pod was refused.
     """
@@ -91,7 +94,7 @@ class Dispatcher:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def held_back(self) -> Set[str]:
+    def busy_or_backing_off(self) -> Set[str]:
         """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
         now = time.monotonic()
         return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.of(uid).wait(now) > 0}
@@ -113,13 +116,13 @@ class Dispatcher:
         job: Job,
         plan: Plan,
         *,
-        before: Callable[[], Callable[[], Awaitable[bool]] | None] = lambda: None,
+        gate: Callable[[], Gate | None] = lambda: None,
     ) -> float:
         """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
         on.
 
-        Returns inf if nothing is due until `done` is called or a store changes. `before` is awaited first, if given:
-        if it returns False, the plan is dropped.
+        Returns inf if nothing is due until `done` is called or a store changes. `gate` is called when the plan is
+        begun.
         """
         uid = job.uid
         if uid in self._busy:
@@ -129,7 +132,7 @@ class Dispatcher:
             return quiet
         trouble = self.troubles.of(uid)
         if (wait := trouble.wait(time.monotonic())) > 0:
-            return min(wait, self._tell_only(body, job, plan))
+            return min(wait, self._write_status_only(body, job, plan))
         may_create = self.fresh()
         if may_create:
             self._assume(job, plan)
@@ -137,32 +140,35 @@ class Dispatcher:
             plan = replace(plan, creates=())
             if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
-        tells = bool(quiet <= 0 or plan.creates or plan.deletes)
+        writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
         written, tries = body.status.unpack(), trouble.attempts
-        self._begin(_Work(job, plan, written, may_create=may_create, tells=tells, tries=tries, first=before()))
+        self._begin(
+            _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        )
         return inf
 
-    def _tell_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+    def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
-        If that cannot be written either, as on a server that refuses connections, it is not tried over and over.
+        If the status cannot be written either, for example on a server that refuses connections, it is tried no more
+        than every few seconds.
         """
-        told = Plan(status=plan.status)
-        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, told)
+        only = Plan(status=plan.status)
+        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
         if quiet > 0:
             return quiet
         if self.status_times.may_be_alone(job.uid):
-            self._begin(_Work(job, told, body.status.unpack(), clears=False))
+            self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
 
     def _begin(self, work: _Work) -> None:
-        if work.tells:
+        if work.writes_status:
             self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
         task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """However the plan ended, even cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        """The plan has ended, or was cancelled: pods that were assumed and not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
@@ -186,7 +192,7 @@ class Dispatcher:
     async def _carry_out(self, work: _Work) -> None:
         job = work.job
         try:
-            if work.first is not None and not await work.first():
+            if work.gate is not None and not await work.gate():
                 return
             with self.metrics.reconcile.time():
                 await self.actor.carry_out(
@@ -194,7 +200,7 @@ class Dispatcher:
                     work.plan,
                     written=work.written,
                     may_create=work.may_create,
-                    tells=work.tells,
+                    writes_status=work.writes_status,
                     sent=work.sent,
                     pods=lambda: self.ledger.own_pods(job.uid),
                 )
@@ -221,8 +227,8 @@ class Dispatcher:
             return
         if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
-        if trouble.attempts == TELL_ATTEMPTS and _is_about_the_job(error):
-            self.actor.tell(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+        if trouble.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
+            self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 
 def _is_about_the_job(error: ClusterError) -> bool:
@@ -232,6 +238,6 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 
 def _acts(plan: Plan) -> bool:
-    """Whether it wants anything done beside the job's status."""
+    """Whether the plan wants anything done beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.wish is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

@@ -1,4 +1,4 @@
-"""Leads a job's pods to their master by its Service, and tells the master which pods are to take part."""
+"""Leads a job's pods to their master by its Service, and writes to the master which pods are to take part."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from elastic_worker.contract import ANNOTATION_MEMBERSHIP
 
 log = logging.getLogger(__name__)
 
-TELL_TRIES = 5
-"""Tries to write a master's annotation: a kubelet writes a pod that starts several times within a second."""
+MAX_TRIES = 5
+"""The most tries to write a master's annotation: a kubelet writes a pod that starts several times within a second."""
 
 
 class Masters:
@@ -40,9 +40,9 @@ class Masters:
         ensured = await apply.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
         self._stores.slices.observe(ensured)
 
-    async def tell(self, job: Job, wish: Wish) -> None:
-        """Write the wish. Tried again at once if somebody such as its kubelet wrote the pod, and not the
-        annotation.
+    async def write_membership(self, job: Job, wish: Wish) -> None:
+        """Annotate the master with the pods that are to take part. Tried again at once if somebody, such as its
+        kubelet, has changed the pod and not the annotation.
         """
         pod = self._stores.pods.get(wish.uid)
         for tries in count(1):
@@ -62,7 +62,7 @@ class Masters:
                 return
             except Conflict:
                 before, pod = pod, await self._pod_now(job, wish)
-                if pod is not None and (tries >= TELL_TRIES or _says_something_else(pod, before)):
+                if pod is not None and (tries >= MAX_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
                 log.info("job=%s pod=%s told who is to take part", job.key, wish.name)
@@ -82,7 +82,7 @@ class Masters:
         return pod
 
 
-def _says_something_else(pod: objects.Pod, before: objects.Pod) -> bool:
+def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:
     return pod.metadata.annotations.membership != before.metadata.annotations.membership
 
 

@@ -1,6 +1,7 @@
-"""Makes what the pods of a job meet by, before them: its Service, its NetworkPolicy, and the Secret of Elastic jobs.
+"""Makes what the pods of a job need to meet, before them: its Service, its NetworkPolicy, and the Secret of Elastic
+jobs.
 
-Where the Service leads is the master's affair (`master`).
+`master` makes the Service lead to the job's master.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import ROLE_MASTER
 
-MOST_SERVICES = 8
+MAX_SERVICES_AT_ONCE = 8
 """Services created at once (28). The API server creates them one by one; more would only run into their time limit."""
 
 TOKEN_BYTES = 32
@@ -31,7 +32,7 @@ class Networking:
 
     def __init__(self, session: Session, stores: Stores, network: JobNetwork | None) -> None:
         self._session, self._stores, self._network = session, stores, network
-        self._services = asyncio.Semaphore(MOST_SERVICES)
+        self._services = asyncio.Semaphore(MAX_SERVICES_AT_ONCE)
 
     async def ensure(self, job: Job, creates: tuple[CreatePod, ...]) -> objects.Service:
         """Create what is missing for these pods; returns the job's Service. Raises what the cluster layer raises."""
@@ -50,9 +51,7 @@ class Networking:
         return service
 
     async def _ensure_secret(self, job: Job, creates: tuple[CreatePod, ...]) -> None:
-        """Create the Secret with the first master, and again with each later one if it is missing, since users delete
-        things.
-        """
+        """Create the Secret with the first master, and again with a later one if somebody has deleted it."""
         assert job.spec is not None, "pods are created from a spec that could be read"
         if job.spec.is_elastic and any(create.role == ROLE_MASTER for create in creates):
             secret = build_secret(job, token=token_urlsafe(TOKEN_BYTES), old=creates[0].old_secret)

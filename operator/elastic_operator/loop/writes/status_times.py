@@ -1,4 +1,6 @@
-"""When a job's status is written: at once, or a moment later with more of what its pods do, or for its words alone."""
+"""When a job's status is written: at once, a moment later with more reports of its pods, or some seconds later if only
+its messages differ.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.read.dropped_fields import DroppedFields
 
 MESSAGE_SECONDS = 5.0
-"""A status with only a new wording is written no sooner than this after the last one, and so is why a job
-waits (24).
+"""A status of which only messages differ is written no sooner than this after the last one; so is the status of a job
+that waits for its next try (24).
 """
 REPORT_SECONDS = 0.8
-"""A status that only reports what pods do waits so long for what else they do: they start and end one by one (151)."""
+"""A status that only reports what pods do waits this long for more reports: pods start and end one by one (151)."""
 _REPORTS = frozenset(
     (
         "readyReplicas",
@@ -40,11 +42,11 @@ _REPORTS = frozenset(
 
 @dataclass(slots=True)
 class _Times:
-    """Of one job's status (monotonic)."""
+    """The times of one job's status (monotonic)."""
 
     written: float = 0.0
     behind_since: float | None = None
-    """Since when it has not said what the job's pods do."""
+    """Since when it lags behind what the job's pods do; None if it does not."""
     alone_from: float = -inf
     """From when on it may be written again without anything else that the plan wants."""
 
@@ -83,13 +85,13 @@ class StatusTimes:
         return known.behind_since + REPORT_SECONDS - now
 
     def written(self, uid: str, *, creates: bool) -> None:
-        """It is written now. What new pods wait for is known once they wait: that is told soon."""
+        """The status is written now. With new pods it is written again soon: what they wait for is known only then."""
         soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
         known = self._of(uid)
         known.written, known.behind_since = time.monotonic() - soon, None
 
     def may_be_alone(self, uid: str) -> bool:
-        """Whether it may be written now without anything else; if so, it may not be for a while from now on."""
+        """Whether the status may be written now and nothing else; then it may not be again for `MESSAGE_SECONDS`."""
         known, now = self._of(uid), time.monotonic()
         if now < known.alone_from:
             return False

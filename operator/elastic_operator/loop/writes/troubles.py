@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 
 FIRST_SECONDS = 0.2
-LONGEST_SECONDS = 30.0
+MAX_RETRY_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -76,10 +76,10 @@ class Troubles:
         if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
-        longest = LONGEST_SECONDS if not isinstance(error, NameTaken) else 2.0
+        longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else 2.0
         wait = doubled(FIRST_SECONDS, longest, known.attempts)
         known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
-        if error.remedy.is_told:
+        if error.remedy.is_reported:
             known.message = str(error)
         if isinstance(error, PodRefused):
             _take_refusal(known, job, error)

@@ -6,7 +6,7 @@ from elastic_operator.cluster.pod import Pod
 
 ON_ITS_OWN = "none"
 """The annotation's value for a pod that works without the other pods of its Job, as in a sweep."""
-_MOST_CHARACTERS = 253
+_MAX_NAME = 253
 """The longest name in Kubernetes; a longer one names no gang."""
 _SERVERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"})
 """Controllers of servers, each pod of which works without the others."""
@@ -38,6 +38,4 @@ def gang_of(pod: Pod) -> str:
     owner = meta.controller
     if owner is not None and owner.kind not in _SERVERS:
         named[owner.kind] = named.get(owner.kind) or owner.uid
-    return next(
-        (f"{meta.namespace}/{kind}/{name}" for kind, name in named.items() if 0 < len(name) <= _MOST_CHARACTERS), ""
-    )
+    return next((f"{meta.namespace}/{kind}/{name}" for kind, name in named.items() if 0 < len(name) <= _MAX_NAME), "")

@@ -78,19 +78,19 @@ def pending_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, settings: Settings) -> bool:
-    """Gated pods wait on."""
+    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node promised. Gated pods are not helped."""
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
         return False
     if reserved.node or nominated:
         return True
-    said = convert.unschedulable(pod)
-    return any(f"Insufficient {resource}" in said for resource in settings.gpu_resources)
+    message = convert.unschedulable(pod)
+    return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
 
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Asked before: whoever schedules it heeds nominations, as the default scheduler does.
+    # Checked before: its scheduler heeds nominations, like the default scheduler.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 

@@ -25,7 +25,7 @@ from elastic_operator.read.pending.pending_pod import Around, Barred, Volumes, c
 from elastic_operator.read.pending.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
-MOST_PROLONGED_SECONDS = 600.0
+MAX_PROLONGED_SECONDS = 600.0
 """Pods that have not gone after this long hold no place for a pending pod any more (145)."""
 FEW_PODS = 100
 """Up to this many new or changed pods are read in one go (91)."""
@@ -97,13 +97,13 @@ class PendingPods:
             if one.gang:
                 gangs.setdefault(one.gang, {})[uid] = one.pending
         self._places.keep_only(gangs.keys())
-        held_back = self._gangs.hold_back(gangs, now)
+        instead = self._gangs.without_unsettled(gangs, now)
         self.again_at = min((one.until for one in self._known.values()), default=inf)
         self.again_at = min(self.again_at, self._gangs.again_at)
         self.expired = tuple(one.pod for one in self._known.values() if one.reserved.has_run_out(now))
         self.renewable = self._renewable(now)
         ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
-        found = tuple(held_back.get(uid, pending) for uid, pending in ours)
+        found = tuple(instead.get(uid, pending) for uid, pending in ours)
         if not same_objects(found, self._all):
             self._all = found
         return self._all
@@ -165,12 +165,12 @@ class PendingPods:
         around = self._around(pod)
         seen = known if known is not None and known.pod is pod else None
         written, gang = (seen.written, seen.gang) if seen else (reservation_of(pod), gang_of(pod))
-        said = self._in_its_gang(gang, written)
-        waits = bool(said.node) and (self._ledger.is_left(said.node) or self._makes_way(said.node))
-        key = (around, self._clock.stepped, waits, said.node)
+        reserved = self._in_its_gang(gang, written)
+        waits = bool(reserved.node) and (self._ledger.is_left(reserved.node) or self._makes_way(reserved.node))
+        key = (around, self._clock.stepped, waits, reserved.node)
         if seen and seen.key == key and now < seen.until:
             return seen
-        reserved = self._prolonged(said, known, now, waits=waits, moved=said is not written)
+        reserved = self._prolonged(reserved, known, now, waits=waits, moved=reserved is not written)
         pending, until = pending_pod_of(pod, gang, reserved, around, self._settings, now)
         if known is not None and known.pending == pending:
             pending = known.pending
@@ -184,17 +184,17 @@ class PendingPods:
         )
 
     def _prolonged(
-        self, said: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
+        self, reserved: Reservation, known: _Known | None, now: float, *, waits: bool, moved: bool
     ) -> Reservation:
         """The reservation as it holds: its time begins when the pods that make room for it have gone (145), and anew
         when it moves to another node of its gang (167).
 
         It ends at the latest when one of them is overdue: from then on that pod's room is used again (40).
         """
-        same = known is not None and known.reserved.node == said.node and known.reserved.since == said.since
+        same = known is not None and known.reserved.node == reserved.node and known.reserved.since == reserved.since
         until = known.reserved.until if known is not None and same else 0.0
         waited = known is not None and same and known.waits
-        if (waits or waited or (moved and not same)) and said.since <= now < said.since + MOST_PROLONGED_SECONDS:
+        if (waits or waited or (moved and not same)) and reserved.since <= now < reserved.since + MAX_PROLONGED_SECONDS:
             seconds = self._settings.reclaim.reservation_seconds
-            until = now + min(seconds, self._ledger.overdue_within(said.node))
-        return msgspec.structs.replace(said, until=until) if until > said.until else said
+            until = now + min(seconds, self._ledger.overdue_within(reserved.node))
+        return msgspec.structs.replace(reserved, until=until) if until > reserved.until else reserved

@@ -20,10 +20,10 @@ from elastic_operator.plan.facts.times import doubled
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
-MOST_GROWING_SECONDS = 10.0
+MAX_GROWING_SECONDS = 10.0
 """A gang may grow for this long without a second's pause. Then the pods that are there are served."""
-MOST_PODS = 1_000
-PODS_A_SECOND, MOST_REST_SECONDS = 32, 60.0
+MAX_GANG_PODS = 1_000
+PODS_A_SECOND, MAX_GANG_REST_SECONDS = 32, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,25 @@ class WholeGangs:
 
     def __init__(self) -> None:
         self._gangs: dict[str, _Gang] = {}
-        self._planned: dict[str, frozenset[str]] = {}
-        self._held_back: dict[str, tuple[PendingPod, PendingPod]] = {}
+        self._in_this_pass: dict[str, frozenset[str]] = {}
+        """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
+        self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
+        """By uid: a pod of a gang that cannot be served, and the pod to plan for in its place."""
         self.again_at = inf
 
-    def hold_back(self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to use in place of those whose gangs cannot be served.
+    def without_unsettled(
+        self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
+    ) -> Mapping[str, PendingPod]:
+        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, at rest, or
+        not whole.
 
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
                 kube-scheduler has not tried yet.
             now: Epoch seconds.
         """
-        before, held_before = self._gangs, self._held_back
-        self._gangs, self._held_back, self._planned, self.again_at = {}, {}, {}, inf
+        before, instead_before = self._gangs, self._instead
+        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
         for name, pods in waiting.items():
             gang = before.get(name)
             if gang is None or gang.grown > now:
@@ -69,18 +74,18 @@ class WholeGangs:
                 anew = now >= gang.grown + SETTLED_SECONDS
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
             self._gangs[name] = gang
-            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MOST_GROWING_SECONDS)
+            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
             self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
             can_be_served = now >= settled_at and _can_be_served(pods.values())
-            rests = can_be_served and now < gang.rests <= now + MOST_REST_SECONDS + 1
+            rests = can_be_served and now < gang.rests <= now + MAX_GANG_REST_SECONDS + 1
             is_planned = can_be_served and not rests
             if is_planned:
-                self._planned[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
+                self._in_this_pass[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (rests or not pod.promised):
                     takes = pod.takes and is_planned
-                    self._held_back[uid] = _alone(pod, takes=takes, before=held_before.get(uid))
-        return {uid: held for uid, (_, held) in self._held_back.items()}
+                    self._instead[uid] = _alone(pod, takes=takes, before=instead_before.get(uid))
+        return {uid: held for uid, (_, held) in self._instead.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """After a pass in which these pods (uids) got places: gangs that were `tried` and got none rest.
@@ -88,18 +93,18 @@ class WholeGangs:
         Returns the waiting pods (uids) of each gang that rests for the first time in a row.
         """
         rest_first = []
-        for name, pods in self._planned.items():
+        for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
             elif name in tried:
-                seconds = doubled(len(pods) / PODS_A_SECOND, MOST_REST_SECONDS, gang.times + 1)
+                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_REST_SECONDS, gang.times + 1)
                 self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
                 self.again_at = min(self.again_at, ceil(now + seconds))
                 rest_first += [pods] if not gang.times else []
             else:  # there were too many for one pass
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
-        self._planned = {}
+        self._in_this_pass = {}
         return rest_first
 
 
@@ -109,10 +114,10 @@ def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
 
 
 def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
-    """Whether it is not too large, and either all of its pods wait for GPUs alone or it may be split."""
+    """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
     known = [pod for pod in pods if pod is not None]
     all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
-    return len(known) <= MOST_PODS and all_wait and not any(pod.unplannable for pod in known)
+    return len(known) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in known)
 
 
 def _alone(

@@ -21,7 +21,7 @@ _UNPLANNED = ("restarts", "totalFailures", "completionTime")
 """Fields of a status that change with events the operator did not plan."""
 
 
-class Outside:
+class ExternalChanges:
     """Hears of jobs' changes from their store, and finds all other changes at each look."""
 
     def __init__(self, jobs: Store[objects.CustomObject], ledger: Ledger) -> None:

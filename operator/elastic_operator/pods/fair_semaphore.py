@@ -1,4 +1,4 @@
-"""Turns for requests to what tenants run, shared fairly: a namespace with hanging pods does not hold up the others."""
+"""Shares the requests to what tenants run fairly: hanging pods of one namespace do not hold up the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
-    """At most `most` holders at once, and `most_of_one` of one namespace. Waiting namespaces take turns."""
+class FairSemaphore:
+    """At most `most` holders at once, and `most_of_one` of one namespace. The namespaces that wait take turns."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._free, self._most_of_one = most, most_of_one
@@ -20,14 +20,14 @@ class Turns:
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
         """Wait for a turn, and hold it."""
-        await self.begin(namespace)
+        await self.acquire(namespace)
         try:
             yield
         finally:
-            self.end(namespace)
+            self.release(namespace)
 
-    async def begin(self, namespace: str) -> None:
-        """Wait for a turn and take it; `end` gives it back. If cancelled, it takes none."""
+    async def acquire(self, namespace: str) -> None:
+        """Wait for a turn and take it; `release` gives it back. If cancelled, it takes none."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(given)
         self._give()
@@ -35,10 +35,10 @@ class Turns:
             await given
         except asyncio.CancelledError:
             if not given.cancelled():  # a turn was given in the same moment
-                self.end(namespace)
+                self.release(namespace)
             raise
 
-    def end(self, namespace: str) -> None:
+    def release(self, namespace: str) -> None:
         """Give the turn back."""
         self._held[namespace] -= 1
         if not self._held[namespace]:

@@ -8,14 +8,14 @@ from collections import Counter
 
 import pytest
 
-from elastic_operator.pods.turns import Turns
+from elastic_operator.pods.fair_semaphore import FairSemaphore
 
 
 class Holders:
     """Tasks that wait for a turn, note it and keep it until they are let go."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
-        self.turns, self.began, self.may_end = Turns(most, most_of_one), [], asyncio.Semaphore(0)
+        self.turns, self.began, self.may_end = FairSemaphore(most, most_of_one), [], asyncio.Semaphore(0)
         self.holding: Counter[str] = Counter()
 
     async def hold(self, namespace: str) -> None:

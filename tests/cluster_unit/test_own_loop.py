@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from elastic_operator.cluster.apart import apart
+from elastic_operator.cluster.own_loop import run_in_own_loop
 
 pytestmark = pytest.mark.processes
 """Threads with event loops of their own are what these are about, and virtual time has only one."""
@@ -25,7 +25,7 @@ async def test_what_runs_apart_can_cancel_no_task_of_ours():
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
 
-    await apart(end_as_kopf_does)
+    await run_in_own_loop(end_as_kopf_does)
     await asyncio.sleep(0)
     assert not ours.done()
     ours.cancel()
@@ -37,7 +37,7 @@ async def test_what_runs_apart_is_not_in_the_main_thread_whose_signals_are_ours(
     async def look() -> None:
         seen.append(threading.current_thread() is threading.main_thread())
 
-    await apart(look)
+    await run_in_own_loop(look)
     assert seen == [False]
 
 
@@ -46,7 +46,7 @@ async def test_an_error_of_what_runs_apart_is_told():
         raise ValueError("unexpected answer")
 
     with pytest.raises(ValueError, match="unexpected answer"):
-        await apart(fail)
+        await run_in_own_loop(fail)
 
 
 async def test_what_runs_apart_has_ended_when_its_cancellation_returns():
@@ -60,7 +60,7 @@ async def test_what_runs_apart_has_ended_when_its_cancellation_returns():
         finally:
             states.append("ended")
 
-    task = asyncio.create_task(apart(work))
+    task = asyncio.create_task(run_in_own_loop(work))
     assert await asyncio.to_thread(begun.wait, 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -6,23 +6,24 @@ import time
 from dataclasses import dataclass, field
 
 STORM_SECONDS = 1.0
-"""Where passes have woken each other for so long, it is a storm: hundreds of jobs start, or give way. A reclaim of a
+"""Passes that have woken each other for this long are a storm: hundreds of jobs start, or give way. A reclaim of a
 few GPUs, a chain of five to ten passes, is over before.
 """
 STORM_REST = 4.0
-MOST_REST_SECONDS = 0.5
+MAX_STORM_REST_SECONDS = 0.5
 """In a storm, each of the five to ten steps of a reclaim waits for no longer than this, however long passes take."""
 
 
 @dataclass(slots=True)
-class Pace:
-    """Since when there is a storm; times are monotonic.
+class StormDelay:
+    """The delay after each pass; times are monotonic.
 
-    In a storm the next pass waits for four times what the last one took. It then decides at once about all that has
-    happened meanwhile, as a pass costs the same for one change of a job as for ten.
+    In a storm the next pass waits for four times what the last one took. It then decides about all that has happened
+    meanwhile, because a pass costs the same for one change of a job as for ten.
     """
 
     _calm_at: float = field(default_factory=time.monotonic)
+    """When a pass last ended that nothing had followed at once."""
     storms: bool = False
     """Whether there was a storm after the last pass."""
 
@@ -33,4 +34,4 @@ class Pace:
         self.storms = now - self._calm_at > STORM_SECONDS
         if not self.storms:
             return 0.0
-        return min(STORM_REST * took, MOST_REST_SECONDS)
+        return min(STORM_REST * took, MAX_STORM_REST_SECONDS)

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 
-async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run `work` to its end in a thread with an event loop of its own. To cancel this cancels the work there."""
+async def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `work` to its end in a thread with an event loop of its own. Cancelling this cancels the work, too."""
     begun: concurrent.futures.Future[Callable[[], object]] = concurrent.futures.Future()
 
     async def cancellable() -> None:
