@@ -27,7 +27,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
 from elastic_operator.plan.job.observation import Observation
@@ -129,7 +129,9 @@ class Ours:
             default_team=SETTINGS.default_team,
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
-            brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
+            eviction_limits=EvictionLimits(
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()
+            ),
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
@@ -244,7 +246,7 @@ class Ours:
 
     def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
         """What is planned for each job is done; whether anything was."""
-        moved, taken = False, dict(allocation.taken)
+        moved, taken = False, dict(allocation.preempted)
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"
@@ -285,7 +287,7 @@ class Ours:
         times = [next_change(snapshot)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.braked:
+        if allocation.over_limit:
             times += [at + MINUTE for at, _ in self._gone.values()]
         return max(snapshot.now + 1.0, min(times))
 

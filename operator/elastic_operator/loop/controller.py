@@ -212,6 +212,6 @@ class Controller:
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the brakes."""
-    waiting = (entry.demand.uid for entry, _ in allocation.braked)
+    """The foreign pods (uids) that have got places, or wait for a limit on evictions."""
+    waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

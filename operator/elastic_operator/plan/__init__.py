@@ -44,6 +44,6 @@ Of taking GPUs:
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
     option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
-    brake           a limit on how many pods go within a minute
+    eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
 """

@@ -19,7 +19,7 @@ from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
@@ -255,16 +255,18 @@ class Planner:
             old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
-        snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
+        snapshot = replace(
+            observed.snapshot, now=now, eviction_limits=reclaim.eviction_limits(gpus_in(observed.snapshot))
+        )
         with self._timed():
             would_be = None
             if stopped is not None:
                 if reclaim.only_told:
-                    would_be = self._would_be_allocator.allocate(replace(snapshot, brakes=Brakes()))
+                    would_be = self._would_be_allocator.allocate(replace(snapshot, eviction_limits=EvictionLimits()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
+        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 

@@ -142,8 +142,8 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    brakes = replace(snapshot.brakes, gone={**snapshot.brakes.gone, **allocation.taken})
-    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), brakes=brakes)
+    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.preempted})
+    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
 def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:

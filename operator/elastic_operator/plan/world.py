@@ -9,7 +9,7 @@ from typing import Protocol
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 
@@ -86,8 +86,8 @@ class Reclaim(Protocol):
     def only_told(self) -> bool:
         """Whether what would be taken is to be worked out all the same."""
 
-    def brakes(self, gpus: int) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs."""
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
+        """The limits on evictions in a cluster with that many GPUs."""
 
-    def relief(self, allocation: Allocation) -> float:
-        """Seconds until those who wait for the brakes may get more."""
+    def next_capacity(self, allocation: Allocation) -> float:
+        """Seconds until those whom a limit on evictions keeps waiting may get more."""

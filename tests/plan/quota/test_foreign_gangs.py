@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_pending, on
 
@@ -152,18 +152,18 @@ def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominat
 
 
 @pytest.mark.parametrize("limit", ["for_one", "in_all"])
-def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
-    brakes = Brakes(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
-    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), brakes=brakes)
+def test_a_gang_counts_as_one_taker_to_the_limits(limit):
+    limits = EvictionLimits(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
+    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
-    assert (len(found.nominations), found.braked) == (4, ()), "the first of its team in a minute may pass"
+    assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Taker("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, brakes=replace(brakes, gone=gone)))
-    assert (len(found.nominations), [braked.wanted for _, braked in found.braked]) == (0, [32])
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
+    assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Taker("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).nominations) == 4
-    found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
-    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -215,5 +215,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.taken.tally.going) == 16
+    assert len(state.preemptions.evictions.going) == 16
     assert state.journal.moves == moves

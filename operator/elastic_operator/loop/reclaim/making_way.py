@@ -115,9 +115,9 @@ class MakingWay:
 
     def before(self, uid: str, plan: Plan) -> Callable[[], Callable[[], Awaitable[bool]] | None]:
         """What must be done before the plan is carried out: nominate pending pods, and count the deletions for the
-        brakes.
+        limits on evictions.
         """
-        taken = self._decided.taken
+        taken = self._decided.preempted
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
 
         def start() -> Callable[[], Awaitable[bool]] | None:

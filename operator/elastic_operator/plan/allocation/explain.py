@@ -108,7 +108,7 @@ class Explainer:
         said = why_quota(self._state, entry, size, _wanted(need))
         if said:
             return Why(*said)
-        if held := self._state.taken.braked.get(entry):
+        if held := self._state.preemptions.over_limit.get(entry):
             return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_asking(entry, lacking.message, self._state.now)

@@ -45,7 +45,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
             break
     else:
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
-        if not state.taken.brake(gang[0], taken):
+        if not state.preemptions.is_over_limit(gang[0], taken):
             return True
     state.journal.roll_back(mark)
     state.new_places = places

@@ -39,7 +39,7 @@ def serve_minimum(state: AllocationState, entry: Entry, hopeless: Hopeless) -> N
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.taken.braked.pop(entry, None)
+        state.preemptions.over_limit.pop(entry, None)
         state.set_saves_up(entry, False)
     elif entry.displaced:
         state.release_all(entry)
@@ -71,7 +71,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
     shapes = (entry.team, entry.demand.priority, foreign, entry.master if master else None, entry.worker)
     if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = state.taken.goes_on(entry)
+    going_on = state.preemptions.goes_on(entry)
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
     if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
         return False

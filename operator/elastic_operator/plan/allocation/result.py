@@ -8,8 +8,8 @@ from functools import cached_property
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.brakes import Braked
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
@@ -102,9 +102,9 @@ class Allocation(Mapping[str, Grant]):
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
-    def taken(self) -> Mapping[str, Taker]:
+    def preempted(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.taken.tally.going
+        return self._state.preemptions.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
@@ -115,14 +115,14 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for uid, owner, taker in self._state.taken.going():
+        for uid, owner, taker in self._state.preemptions.going():
             found.setdefault(owner.demand.uid, {})[uid] = taker
         return found
 
     @cached_property
-    def braked(self) -> tuple[tuple[Entry, Braked], ...]:
-        """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
+    def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
+        """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
+        return tuple(sorted(self._state.preemptions.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:

@@ -165,7 +165,7 @@ def _alike(state: AllocationState, entry: Entry) -> Hashable | None:
     None for an entry that has pods, a node or a time of its own.
     """
     demand, pending = entry.demand, entry.pending
-    if entry.size or entry.displaced or (pending and pending.reserved) or state.taken.goes_on(entry):
+    if entry.size or entry.displaced or (pending and pending.reserved) or state.preemptions.goes_on(entry):
         return None
     if demand.waiting or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
         return None
@@ -194,7 +194,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.taken.braked.pop(entry, None)
+            state.preemptions.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

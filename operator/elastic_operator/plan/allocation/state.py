@@ -15,9 +15,9 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
-from elastic_operator.plan.allocation.taken import Taken
 from elastic_operator.plan.facts.snapshot import Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
@@ -64,7 +64,7 @@ class AllocationState:
         """Bring everything to what the snapshot says, before anything is decided."""
         self.touched: set[Entry] = set()
         self.displaced: set[Entry] = set()
-        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps)
+        self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given: dict[Hashable, tuple[int, int]] = {}
@@ -229,7 +229,7 @@ class AllocationState:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.taken.changed(member.uid, goes=sign < 0)
+        self.preemptions.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
         self.touched.add(entry)
 

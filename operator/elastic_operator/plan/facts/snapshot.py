@@ -235,10 +235,10 @@ class PendingPod:
         return bool(self.reserved or self.nominated)
 
 
-UNBRAKED = 1 << 60
+NO_LIMIT = 1 << 60
 
 
-class Brake(StrEnum):
+class EvictionLimit(StrEnum):
     """The limits on reclaim, by the names of their settings (138)."""
 
     FOR_ONE = "reclaim.maxEvictionsPerDecision"
@@ -253,17 +253,17 @@ class Taker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Brakes:
+class EvictionLimits:
     """The most pods of others that may go within a minute (138), for each team and for all together.
 
     `gone` are the pods (uids) deleted for others within the last minute, each with its taker. A limit is `firm` if
     somebody has set it. `kept` pods of the limit for all are for the taker `first` alone, which has waited for long.
     """
 
-    for_one: int = UNBRAKED
-    in_all: int = UNBRAKED
+    for_one: int = NO_LIMIT
+    in_all: int = NO_LIMIT
     gone: Mapping[str, Taker] = field(default_factory=dict)
-    firm: frozenset[Brake] = frozenset(Brake)
+    firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
     first: Taker | None = None
     kept: int = 0
 
@@ -280,7 +280,7 @@ class Snapshot:
     policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
     the parent is among the `teams`, and what all these namespaces get is divided among them (111). A job that has
     waited for `starvation_seconds` reserves what becomes free (37). Without `reclaiming` no team loses a pod to another
-    team or to pending pods (43); with it, no more than the `brakes` allow.
+    team or to pending pods (43); with it, no more than the `eviction_limits` allow.
     """
 
     now: float
@@ -294,7 +294,7 @@ class Snapshot:
     pending_pods: tuple[PendingPod, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
-    brakes: Brakes = field(default_factory=Brakes)
+    eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def gpus_in(snapshot: Snapshot) -> int:

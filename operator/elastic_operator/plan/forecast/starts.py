@@ -27,8 +27,8 @@ TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
 """Moments that differ by so many seconds, or by that part of the time from now, are one step: an estimate that differs
 by less is not told as another one. So 50 steps reach hours, however many jobs end meanwhile.
 """
-BRAKED_SECONDS = 60.0
-"""The time for which pods that went for others count under the brakes (138)."""
+EVICTION_COUNTS_SECONDS = 60.0
+"""Seconds for which an eviction counts under the limits on evictions (138)."""
 
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def start_times(
     sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
     left, found = set(waiting), dict[str, float]()
-    began = braked_at = snapshot.now
+    began = counts_since = snapshot.now
     snapshot, allocator = carried_out(snapshot, allocation), Allocator()
     for _ in range(MOST_STEPS):
         now = _next_moment(snapshot, runs, left, began)
@@ -68,11 +68,11 @@ def start_times(
         ended = {uid for uid, run in runs.items() if run.end <= now}
         for uid in ended:
             del runs[uid]
-        brakes = snapshot.brakes
-        if now >= braked_at + BRAKED_SECONDS:
-            brakes, braked_at = replace(brakes, gone={}), now
+        limits = snapshot.eviction_limits
+        if now >= counts_since + EVICTION_COUNTS_SECONDS:
+            limits, counts_since = replace(limits, gone={}), now
         jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
-        snapshot = replace(snapshot, now=now, jobs=jobs, brakes=brakes)
+        snapshot = replace(snapshot, now=now, jobs=jobs, eviction_limits=limits)
         if (yield):
             break
         allocation = allocator.allocate(snapshot)

@@ -36,7 +36,7 @@ def displace(
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
         went = (member.uid for _, member in taker.took[took:])
-        if done and (state.serving or not state.taken.brake(taker, went)):  # a gang is braked as a whole
+        if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
     state.journal.roll_back(mark)
     return False
@@ -94,7 +94,7 @@ def _prefer_own(state: AllocationState, entry: Entry) -> None:
         if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
-        state.taken.note_given_back(entry)
+        state.preemptions.note_given_back(entry)
 
 
 def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
@@ -106,7 +106,7 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
         gpus = entry.ask(given_up.role).gpus
-        if heir is None or state.taken.pass_on(entry, given_up.node, heir, gpus=gpus):
+        if heir is None or state.preemptions.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False

@@ -278,7 +278,7 @@ def _of_seat(entry: Entry, seat: Seat) -> Unit:
 def clear(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Have the units go."""
     for unit in units:
-        state.taken.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.preemptions.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
             state.displace(unit.entry)
             continue
