@@ -275,9 +275,9 @@ class Ours:
             assert made.node is not None, "every pod here can be placed"
             index = 0 if made.role == ROLE_MASTER else made.index + 1
             known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
-        if told := plan.wish:
-            known.made[told.uid] = replace(known.made[told.uid], membership=told.text)
-        changed = bool(going or plan.creates or plan.wish) or plan.status != known.job.status
+        if new := plan.membership:
+            known.made[new.uid] = replace(known.made[new.uid], membership=new.text)
+        changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
         if changed:
             known.job = replace(known.job, status=plan.status)
         return changed

@@ -4,17 +4,14 @@ One pass: `job.observe` says what has happened to each job, `job.demand` what it
 them gets, `job.reconcile` what is done for it. `policies` makes teams of quota policies. The words, with the field's
 word in brackets where it differs:
 
-Of one job:
-    incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run;
-                    JobSet: restart attempt)
-    member          a live pod of the present incarnation (torchelastic: agent)
-    observation     what is known of a job after a look at it: its members, and its status with the news written into it
-    size            a number of pods, the master included (torchrun: --nnodes)
-    minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
-    demand          what a job asks for: allowed sizes, and the shapes of its pods (kueue: Workload)
-    shape           what kube-scheduler asks of a node for a pod of one template
-    plan            the writes of one pass for one job, in their order
-    wish            who takes part in an Elastic job, which its master reads from an annotation of its pod
+    Of one job: incarnation     all pods of a job under one rendezvous id; a lost master begins the next one
+    (torchelastic: run; JobSet: restart attempt) member          a live pod of the present incarnation (torchelastic:
+    agent) observation     what is known of a job after a look at it: its members, and its status with the news written
+    into it size            a number of pods, the master included (torchrun: --nnodes) minimum         the smallest
+    allowed size; a job has all of it or does not train (kueue: minCount) demand          what a job asks for: allowed
+    sizes, and the shapes of its pods (kueue: Workload) shape           what kube-scheduler asks of a node for a pod of
+    one template plan            the writes of one pass for one job, in their order membership      who takes part in an
+    Elastic job, which its master reads from an annotation of its pod (launcher: wish)
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)

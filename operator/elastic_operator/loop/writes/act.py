@@ -66,7 +66,7 @@ class Actor:
             if not await self._statuses.write(job, plan.status, stored=written):
                 return
             self.tell(job, plan.events)
-        told = [self._masters.tell(job, plan.wish)] if plan.wish is not None else []
+        told = [self._masters.tell(job, plan.membership)] if plan.membership is not None else []
         await together([*told, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)

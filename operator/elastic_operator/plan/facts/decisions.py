@@ -149,8 +149,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
+class Membership:
+    """Who takes part in an Elastic job: `text` is written into the membership annotation of exactly that master pod."""
 
     name: str
     uid: str
@@ -161,7 +161,7 @@ class Wish:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `wish` is written to the master of an Elastic job together with the deletes.
+    `membership` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
@@ -175,7 +175,7 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
-    wish: Wish | None = None
+    membership: Membership | None = None
     wake_at: float | None = None
 
 
