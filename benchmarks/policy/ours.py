@@ -241,12 +241,12 @@ class Ours:
     def _reserve(self, allocation: Allocation, now: float) -> None:
         """Foreign pods for which others go are nominated before."""
         for one in allocation.nominations:
-            if one.is_new and (one.losers or one.reserved):
+            if one.is_new and (one.evicts_from or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 
     def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
         """What is planned for each job is done; whether anything was."""
-        moved, taken = False, dict(allocation.preempted)
+        moved, taken = False, dict(allocation.evicted_for)
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"

@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, demand_of_pods, flavor_held, held
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, held
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
@@ -139,7 +139,7 @@ class TestAJobWhoseSpecIsNoUse:
     def test_has_what_it_has_and_asks_for_no_more(self, why):
         seen = see(self.job(why, group(2)))
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
-        demand = as_it_is(demand_of(seen, shape))
+        demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
         assert (demand.sizes, demand.takes, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
 

@@ -174,8 +174,8 @@ class Controller:
             self._metrics.pass_errors.inc()
             text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
             log.error(text, exc_info=decisions.error)
-        if decisions.stopped is None and self.planner.unsettled:
-            uids = sorted(self.planner.unsettled)
+        if decisions.stopped is None and self.planner.preempted_in_vain:
+            uids = sorted(self.planner.preempted_in_vain)
             log.warning("whole jobs lose their pods, and the takers do not gain by it: uids=%s of the takers", uids)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)

@@ -22,7 +22,7 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
-from elastic_operator.plan.job.holding import as_it_is
+from elastic_operator.plan.job.holding import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
@@ -37,7 +37,7 @@ _MOST_TRIES = 3
 class SteadyAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
+    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class SteadyAllocator:
         """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        """The uids of takers for which a whole job still goes in vain in the last allocation (112)."""
-        return self._now.unsettled
+    def preempted_in_vain(self) -> frozenset[str]:
+        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
+        return self._now.preempted_in_vain
 
-    def as_it_comes(self, snapshot: Snapshot) -> Allocation:
+    def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
         """What each job gets, without a look ahead."""
         return self._now.allocate(snapshot)
 
@@ -120,11 +120,11 @@ def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
     """The snapshot in which these jobs keep what they have and want no more."""
     if not uids:
         return snapshot
-    return replace(snapshot, jobs=tuple(_as_it_is(job) if job.uid in uids else job for job in snapshot.jobs))
+    return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
 
 
-def _as_it_is(job: JobDemand) -> JobDemand:
-    return as_it_is(job) if job.members else replace(job, wants=False)
+def _frozen(job: JobDemand) -> JobDemand:
+    return frozen_demand(job) if job.members else replace(job, wants=False)
 
 
 # -- carried out -------------------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
         node = places.get(pending.uid) or pending.nominated
         if node:
             came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
-    nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
+    nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.preempted})
+    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
     return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
@@ -155,7 +155,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
     left = replace(
         job,
         members=members,
-        waiting=tuple(pod for pod in job.waiting if pod.uid in keep),
+        provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         taken_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         free_up_to=assignment.replicas,
         holds_place=assignment.replicas > 0,
@@ -173,7 +173,7 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
         yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
 
 
-def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
+def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
     """The node when these pods of others, with their namespaces, have come, and all that leave have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node

@@ -20,7 +20,7 @@ class Mistaken:
     """An allocator that takes green for entitled to half of what is red's."""
 
     def __init__(self):
-        self._real, self.unsettled = Allocator(), frozenset()
+        self._real, self.preempted_in_vain = Allocator(), frozenset()
 
     def allocate(self, snapshot):
         teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in snapshot.teams)

@@ -176,8 +176,10 @@ def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
 
 
 def test_what_waiting_jobs_ask_for_is_summed_up_once_and_only_where_the_limit_is_near(monkeypatch):
-    looked_at, may_ask = [], node_requests.may_ask
-    monkeypatch.setattr(node_requests, "may_ask", lambda state, one: looked_at.append(one) or may_ask(state, one))
+    looked_at, may_request_nodes = [], node_requests.may_request_nodes
+    monkeypatch.setattr(
+        node_requests, "may_request_nodes", lambda state, one: looked_at.append(one) or may_request_nodes(state, one)
+    )
     jobs = [asking(f"asks-{number}", 2, waits="m0 w0") for number in range(50)]
     grants(FULL, jobs, teams=[make_team("team-a", 1000)])
     far = len(looked_at)

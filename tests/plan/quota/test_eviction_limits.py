@@ -30,15 +30,15 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
     assert found.over_limit == ()
-    assert found.preempted == {}
+    assert found.evicted_for == {}
 
 
 def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     first = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
     assert replicas(first) == {"large": 4, "low": 4}
-    again = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, gone=first.preempted)))
-    assert again.preempted == first.preempted
+    again = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, gone=first.evicted_for)))
+    assert again.evicted_for == first.evicted_for
     assert again.over_limit == ()
 
 

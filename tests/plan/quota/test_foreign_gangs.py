@@ -182,7 +182,7 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
         monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
-        assert allocator.unsettled == ({"high"} if tries == 1 else set())
+        assert allocator.preempted_in_vain == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 

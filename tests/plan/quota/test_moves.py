@@ -50,7 +50,7 @@ def decided(**more):
 
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     allocation = decided()
-    assert allocation.preempted == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
+    assert allocation.evicted_for == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
     assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == ({"a": "a/a"}, {"c": "c/c"}, {})
 
 
@@ -58,4 +58,4 @@ def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_taker():
     allocation = decided(eviction_limits=EvictionLimits(for_one=1))
     assert allocation["b"].assignment.release == ("b-w0",)
     assert allocation["c"].assignment.release == ()
-    assert {taker.team for taker in allocation.preempted.values()} == {"a"}
+    assert {taker.team for taker in allocation.evicted_for.values()} == {"a"}

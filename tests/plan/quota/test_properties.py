@@ -91,10 +91,10 @@ def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, fo
     for limits in (EvictionLimits(), EvictionLimits(for_one, in_all)):
         found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
         going = [(uid, owner.team, taker) for uid, owner, taker in state.preemptions.going()]
-        assert found.preempted == {
+        assert found.evicted_for == {
             uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
         }
-        assert state.preemptions.evictions.in_all == len(found.preempted)
+        assert state.preemptions.evictions.in_all == len(found.evicted_for)
 
 
 @given(shared_snapshots(SHAPES), st.data())
@@ -153,7 +153,7 @@ def _held(snapshot, uids_of, *, only_fixed=False):
         if job.preemptible and only_fixed:
             continue
         kept = uids_of(job)
-        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.waiting) if m.uid in kept))
+        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.provisioning_pods) if m.uid in kept))
     return use
 
 

@@ -109,7 +109,7 @@ class Breaker:
 
     def note_waiting(self, allocation: Allocation) -> None:
         """See which takers wait. One whose turn it is keeps the turn until its pods have gone."""
-        now, before, taking = time.monotonic(), self._waiting, allocation.preempted.values()
+        now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
         waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.IN_ALL)
         self._waiting = {
             taker: (before.get(taker, (now, 0))[0], one.wanted)

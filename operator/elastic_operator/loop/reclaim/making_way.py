@@ -117,7 +117,7 @@ class MakingWay:
         """What must be done before the plan is carried out: nominate pending pods, and count the deletions for the
         limits on evictions.
         """
-        taken = self._decided.preempted
+        taken = self._decided.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
 
         def start() -> Callable[[], Awaitable[bool]] | None:

@@ -77,13 +77,13 @@ class Nominator:
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
         self._planned = {}
-        self._making_way = frozenset(nomination.node for nomination in nominations if nomination.losers)
+        self._making_way = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         if len(self._barred) > MOST_BARRED:
             self._barred.clear()
         for nomination in nominations:
-            for loser in nomination.losers:
+            for loser in nomination.evicts_from:
                 self._planned.setdefault(loser, []).append(nomination)
-            if nomination.reserved and nomination.is_new and not nomination.losers:
+            if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
     def makes_way(self, node: str) -> bool:
@@ -171,8 +171,8 @@ class Nominator:
             self._tell_expired(pod)
         self._metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for it."
-        if nomination.losers:
-            losers = listed(sorted(nomination.losers.values()))
+        if nomination.evicts_from:
+            losers = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {losers} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))

@@ -86,10 +86,10 @@ class Actor:
         if body is None:
             return
         is_edited = body.metadata.generation != job.generation or body.metadata.annotations.what_if != ONCE
-        if job.asks and is_edited:
+        if job.is_what_if and is_edited:
             return
-        version = body.metadata.resource_version if job.asks else None
-        why = "it was made for a question only" if job.asks else "ttlSecondsAfterFinished is over"
+        version = body.metadata.resource_version if job.is_what_if else None
+        why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
         log.info("job=%s deleted: %s", job.key, why)
         if await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)

@@ -33,12 +33,12 @@ class Entry:
     limits let it keep, those to keep longest first; `kept` are the members that it keeps. `at` maps each member's uid
     to the number of the node that it is counted on.
 
-    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `saves_up`: it is
-    not served, but its seats are held for it (37). `asks_nodes`: pods of it ask for new nodes, for what its minimum
-    lacks (49).
+    `served`: it has its minimum, or it keeps what it has. `preempted`: another job took all its pods. `saves_up`: it is
+    not served, but its seats are held for it (37). `requests_nodes`: it requests new nodes for what its
+    minimum lacks (49).
 
-    `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
-    `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
+    `times_preempted` counts how often another team took pods of it in this pass. `takers` are the entries that took
+    pods of it, `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
     """
 
     demand: JobDemand
@@ -53,10 +53,10 @@ class Entry:
     kept: tuple[Member, ...] = ()
     seats: tuple[Seat, ...] = ()
     served: bool = False
-    displaced: bool = False
+    preempted: bool = False
     saves_up: bool = False
-    asks_nodes: bool = False
-    losses: int = 0
+    requests_nodes: bool = False
+    times_preempted: int = 0
     takers: tuple[Entry, ...] = ()
     took: tuple[tuple[Entry, Member], ...] = ()
     pending: PendingPod | None = None
@@ -158,8 +158,8 @@ class Entry:
         """Whether `count` more pods, and the master if it lacks one, fit into its largest size."""
         return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
-    def ask(self, role: str) -> PodRequirements:
-        """What a pod of that role asks of its node."""
+    def requirements(self, role: str) -> PodRequirements:
+        """What a pod of that role requires of its node."""
         return self.master if role == ROLE_MASTER else self.worker
 
     @property

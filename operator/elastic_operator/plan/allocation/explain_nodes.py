@@ -9,19 +9,19 @@ from elastic_operator.plan.facts.times import at
 
 def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
     """For a job that asks for nodes, or does not as its pods would take room that is meant for others."""
-    if not entry.asks_nodes:
+    if not entry.requests_nodes:
         return (
             f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since"
             " pods that wait for the scheduler would take it."
         )
-    until = f" until {rfc3339(at(entry.demand.nodes_until))}" if entry.demand.waiting else ""
+    until = f" until {rfc3339(at(entry.demand.nodes_until))}" if entry.demand.provisioning_pods else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
         " the pods are taken back, and it is tried again later."
     )
 
 
-def with_time_of_asking(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
+def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
     """The sentence about what is missing, with the time from which new nodes are asked for, if that is to come; and the
     time.
     """

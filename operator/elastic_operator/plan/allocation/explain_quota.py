@@ -98,7 +98,7 @@ def _used(account: Account) -> str:
 
 def _asked(account: Account) -> str:
     """What also counts under its limit: the pods that wait for new nodes."""
-    return f", and {account.asked} more are for pods that wait for new nodes" if account.asked else ""
+    return f", and {account.on_new_nodes} more are for pods that wait for new nodes" if account.on_new_nodes else ""
 
 
 def no_policy(entry: Entry) -> str:

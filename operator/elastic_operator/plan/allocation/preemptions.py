@@ -31,7 +31,7 @@ class Preemptions:
         """Record that `taker` took these members of the owner."""
         if owner is taker:
             return
-        self._journal.set(owner, "losses", owner.losses + (owner.team != taker.team))
+        self._journal.set(owner, "times_preempted", owner.times_preempted + (owner.team != taker.team))
         self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
         more = tuple((owner, member) for member in members)
         self._journal.set(taker, "took", (*taker.took, *more))

@@ -58,7 +58,7 @@ def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need:
 
 
 def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + one.asked + need > one.limit), None)
+    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
 
 
 def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:

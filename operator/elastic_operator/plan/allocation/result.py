@@ -102,7 +102,7 @@ class Allocation(Mapping[str, Grant]):
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
-    def preempted(self) -> Mapping[str, Taker]:
+    def evicted_for(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
         return self._state.preemptions.evictions.going
 
@@ -178,7 +178,7 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers=_named(owner for owner, _ in gone),
+        evicts_from=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
+from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.allocation.preemption.preempt import give_back
@@ -38,7 +38,7 @@ def serve(state: AllocationState) -> None:
             give_back(state)
             _grow_all(state, tier)
             give_back(state)
-        settle_sizes(state)
+        round_sizes_down(state)
         if state.journal.mark() == before:
             break
         state.divide()
@@ -62,7 +62,7 @@ class Minima:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all
         others.
 
-        An entry that is displaced in this round is tried again.
+        An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
         state.options.clear()
@@ -77,11 +77,11 @@ class Minima:
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
     def _serve(self, entry: Entry, tier: Tier) -> None:
-        """Serve the entry once in this round; before it, displaced entries of its team that rank before it."""
+        """Serve the entry once in this round; before it, preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
-        for other in sorted(self._state.displaced, key=lambda other: other.rank):
+        for other in sorted(self._state.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
         if entry.gang:
@@ -165,13 +165,13 @@ def _alike(state: AllocationState, entry: Entry) -> Hashable | None:
     None for an entry that has pods, a node or a time of its own.
     """
     demand, pending = entry.demand, entry.pending
-    if entry.size or entry.displaced or (pending and pending.reserved) or state.preemptions.goes_on(entry):
+    if entry.size or entry.preempted or (pending and pending.reserved) or state.preemptions.goes_on(entry):
         return None
-    if demand.waiting or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
+    if demand.provisioning_pods or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
         return None
-    asks = entry.master, entry.worker, entry.minimum
+    needs = entry.master, entry.worker, entry.minimum
     takes = entry.takes(state.now), pending and pending.preempts, state.spares_whole_jobs(entry)
-    return entry.account, entry.team, demand.flavor, *asks, demand.priority, *takes, entry.losses
+    return entry.account, entry.team, demand.flavor, *needs, demand.priority, *takes, entry.times_preempted
 
 
 def _waits(entry: Entry) -> bool:

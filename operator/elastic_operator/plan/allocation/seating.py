@@ -12,7 +12,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    spot = state.board.find(entry.ask(role), entry.near)
+    spot = state.board.find(entry.requirements(role), entry.near)
     return Seat(role, *spot) if spot is not None else None
 
 

@@ -72,7 +72,7 @@ class Grant:
 class Nomination:
     """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
 
-    `uid`, `namespace` and `name` are the pending pod's. `losers` are the jobs that lose the victims: uid to name.
+    `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
     Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
     far.
     """
@@ -82,7 +82,7 @@ class Nomination:
     name: str
     node: str
     victims: tuple[str, ...] = ()
-    losers: Mapping[str, str] = field(default_factory=dict)
+    evicts_from: Mapping[str, str] = field(default_factory=dict)
     reserved: str = ""
 
     @property

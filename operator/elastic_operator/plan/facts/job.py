@@ -238,8 +238,8 @@ class Job:
     what_if: str = ""
 
     @property
-    def asks(self) -> bool:
-        """Whether it is suspended and asks what it would get if it were not."""
+    def is_what_if(self) -> bool:
+        """Whether the job is suspended and asks what it would get if it were not."""
         return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
 
     @property

@@ -165,7 +165,7 @@ class JobDemand:
     waiting_since: float = 0.0
     pod_priorities: tuple[int, int] = (1, 0)
     avoided: tuple[str, ...] = ()
-    waiting: tuple[Member, ...] = ()
+    provisioning_pods: tuple[Member, ...] = ()
     nodes_from: float | None = None
     nodes_until: float = 0.0
 

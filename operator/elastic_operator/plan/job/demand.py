@@ -117,8 +117,8 @@ def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
         return demand
-    waiting = (*demand.waiting, *(member for member in demand.members if member.uid in uids))
-    return replace(demand, members=members, waiting=waiting)
+    waiting = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
+    return replace(demand, members=members, provisioning_pods=waiting)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:

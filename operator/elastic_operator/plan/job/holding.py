@@ -50,7 +50,7 @@ def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
 
 
-def as_it_is(demand: JobDemand) -> JobDemand:
+def frozen_demand(demand: JobDemand) -> JobDemand:
     """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
 
     Without a master it has no sizes, or it would be given a place for one.
@@ -61,7 +61,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
     return replace(
         demand,
         sizes=sizes if has_master else (),
-        waiting=(),
+        provisioning_pods=(),
         nodes_from=None,
         free_up_to=count,
         failed_size=1,

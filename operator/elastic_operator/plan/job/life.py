@@ -12,10 +12,10 @@ from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
 from elastic_operator.plan.job.observation import (
     Observation,
+    add_change,
     end_incarnation,
     fail,
     present,
-    record,
     replace_all,
     set_condition,
 )
@@ -56,7 +56,7 @@ def suspension(obs: Observation, now: float) -> Observation:
     """A suspended job gives up all pods, and its next ones are of another incarnation."""
     if not obs.spec.suspend or not obs.live:
         return obs
-    status = record(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
+    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
@@ -66,7 +66,7 @@ def outdated(obs: Observation, now: float) -> Observation:
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
         return obs
-    status = record(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
+    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 

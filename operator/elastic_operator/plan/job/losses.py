@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
-from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
 from elastic_operator.plan.job.survivors import go_on
 from elastic_worker.contract import ROLE_MASTER
 
@@ -64,7 +64,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     reasons = (reason,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
-    status = record(status, now, before, before - lost, reason, why, excused=excused)
+    status = add_change(status, now, before, before - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))
 

@@ -83,7 +83,7 @@ def set_condition(
     return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
 
 
-def record(
+def add_change(
     status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
 ) -> JobStatus:
     """The status with this change of size added to its history."""

@@ -18,7 +18,7 @@ from elastic_operator.plan.job.losses import losses
 from elastic_operator.plan.job.lost_nodes import judge_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, stuck
+from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, unschedulable
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -67,7 +67,7 @@ _TORCHRUN = (
     losses,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )
@@ -86,7 +86,7 @@ _ELASTIC = (
     elastic_rules.absence,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )

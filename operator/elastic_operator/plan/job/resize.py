@@ -9,7 +9,7 @@ from elastic_api.status import Limit
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.observation import Observation, end_incarnation, record
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -83,7 +83,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     withdrawn = after < before and not planned
-    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
+    status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 
@@ -98,7 +98,7 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
         return obs
     reason, why = why_smaller(grant)
     told = f"{why} As many pods come elsewhere."
-    status = record(obs.status, now, size, size, reason, told)
+    status = add_change(obs.status, now, size, size, reason, told)
     return replace(obs, status=status, events=(*obs.events, Event(reason, told)))
 
 

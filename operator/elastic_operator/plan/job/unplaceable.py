@@ -22,7 +22,7 @@ from elastic_worker.contract import ROLE_MASTER
 BLOCKED_SECONDS = 10
 LONGEST_BLOCKED_SECONDS = 300
 """How long pods that the API server refuses wait: at first, and doubled each time up to the longest (27)."""
-STUCK_SECONDS = 60.0
+UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
 UNPLACED_SECONDS = 30
 LONGEST_UNPLACED_SECONDS = 1800
@@ -76,7 +76,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     return try_later(obs, now, obs.live, obs.job.heard.blocked, least=least, times=times)
 
 
-def stuck(obs: Observation, now: float) -> Observation:
+def unschedulable(obs: Observation, now: float) -> Observation:
     """Take back pods that the scheduler cannot place, and do not try their size for a while (10).
 
     Pods that ask for new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
@@ -118,7 +118,7 @@ def is_awaited(obs: Observation, pod: OwnPod) -> bool:
 def _patience(obs: Observation, pod: OwnPod) -> float:
     """How long the scheduler has to place it, in seconds."""
     provisioning = obs.job.provisioning
-    return provisioning.timeout_seconds if provisioning and _asks_for_nodes(obs, pod) else STUCK_SECONDS
+    return provisioning.timeout_seconds if provisioning and _asks_for_nodes(obs, pod) else UNSCHEDULABLE_SECONDS
 
 
 def _asks_for_nodes(obs: Observation, pod: OwnPod) -> bool:

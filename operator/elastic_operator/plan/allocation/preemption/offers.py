@@ -53,7 +53,7 @@ class Offers:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.planned, unit.cost is Cost.JOB
+            kind = unit.not_yet_held, unit.cost is Cost.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 
