@@ -49,11 +49,11 @@ OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
 ACCELERATE_GROUPS = {"--multi_gpu", "--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--config_file"}
 """Options of `accelerate launch` with which it calls torchrun, or which bring a configuration that may say so."""
 LAUNCH = "torch.distributed.launch"
-MOST_NAMED = 8
+MAX_NAMED = 8
 """The most flags in the message of a condition."""
-MOST_BEFORE_LAUNCH = 8
+MAX_BEFORE_LAUNCH = 8
 """Words of a command before the module that python runs."""
-MOST_TEXT = 16_384
+MAX_TEXT = 16_384
 """The most characters that are read of a text for a shell."""
 _MODULES = ("torch.distributed.run", LAUNCH)
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
@@ -144,8 +144,8 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
     """A warning of the flags that the job does not use, by the paths of its templates; "" if there are none."""
     found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
-    hidden = len(found) - MOST_NAMED
-    return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
+    hidden = len(found) - MAX_NAMED
+    return "; ".join([*map(str, found[:MAX_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
 
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
@@ -214,7 +214,7 @@ def _accelerate_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]
     hand. In Elastic mode the launcher sees what torchrun is called with (131).
     """
     called = command.in_text if command.text else command.words
-    first = range(len(called) if command.text else min(len(called), MOST_BEFORE_LAUNCH))
+    first = range(len(called) if command.text else min(len(called), MAX_BEFORE_LAUNCH))
     start = max((n for n in first if _is_accelerate(called, n)), default=None)
     if start is None or {"torchrun", *_MODULES} & set(map(basename, called[start:])):
         return
@@ -354,7 +354,7 @@ def _words_in(text: str) -> list[str]:
 
     A longer text is not read: it is a tenant's, and reading it takes everybody's time.
     """
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT:
         return []
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace, lexer.whitespace_split = " \t\r", True

@@ -29,7 +29,7 @@ from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
-MOST_BLAMES = 2
+MAX_BLAMES = 2
 """So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
 
 
@@ -226,7 +226,7 @@ class Planner:
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
         """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
-        for _ in range(MOST_BLAMES):
+        for _ in range(MAX_BLAMES):
             observed = self.observe(world)
             try:
                 return self._allocate(world, observed, reclaim)

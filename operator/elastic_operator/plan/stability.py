@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 10.0
 REMEMBERED_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
-_MOST_TRIES = 3
+_MAX_TRIES = 3
 """A pass is decided at most this often; the last decision stands."""
 
 
@@ -60,9 +60,9 @@ class SteadyAllocator:
         """What each job gets. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
-        for tries in range(_MOST_TRIES):
+        for tries in range(_MAX_TRIES):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MOST_TRIES - 1:
+            if not allocation.takes_away or tries == _MAX_TRIES - 1:
                 break
             more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}

@@ -9,8 +9,8 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.gangs import MOST_PODS
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.allocation.gangs import MAX_PODS
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
@@ -120,8 +120,8 @@ def cluster(nodes, *, guaranteed, pending_pods, **more):
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
-    pods = 2 * MOST_NEW_PLACES
-    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
+    pods = 2 * MAX_NEW_PLACES
+    found = allocate(cluster(4 * MAX_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
@@ -134,8 +134,8 @@ def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_no
 
     few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
     found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
-    assert (len(found.nominations), len(found.tried_gangs)) == (0, MOST_PODS // 31)
-    large = hopeless("g0", MOST_PODS + 10)
+    assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_PODS // 31)
+    large = hopeless("g0", MAX_PODS + 10)
     assert allocate(cluster(64, guaranteed=400, pending_pods=large)).tried_gangs == {"g0"}
 
 
@@ -179,7 +179,7 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
     snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
-        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
+        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_TRIES", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
         assert allocator.preempted_in_vain == ({"high"} if tries == 1 else set())

@@ -20,7 +20,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
-from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
+from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN
 from elastic_operator.read.pending.pending_pod import Barred
 
 log = logging.getLogger(__name__)
@@ -220,7 +220,7 @@ class Nominator:
         text = f"It did not get its place on {node} in time."
         if rest:
             text += (
-                f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" At least {MAX_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
                 f" PodScheduled. Nobody makes way for it for {rest / 3600:.0f} h."
             )
         else:

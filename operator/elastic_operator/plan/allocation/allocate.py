@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
-_MOST_TRIES = 3
+_MAX_TRIES = 3
 """A pass is served at most this often, until no job is broken up in vain (112), and then once more without gangs if one
 of them has only a part of its places.
 """
@@ -59,10 +59,10 @@ class Allocator:
             serve(state)
             self.preempted_in_vain = _took_in_vain(state) - in_vain
             newly_split = split_gangs(state)
-            if not newly_split and (not self.preempted_in_vain or tries >= _MOST_TRIES):
+            if not newly_split and (not self.preempted_in_vain or tries >= _MAX_TRIES):
                 break
             in_vain |= self.preempted_in_vain
-            split |= newly_split if tries < _MOST_TRIES else state.roster.gangs.keys()
+            split |= newly_split if tries < _MAX_TRIES else state.roster.gangs.keys()
         assert state is not None, "served once at least"
         return state
 

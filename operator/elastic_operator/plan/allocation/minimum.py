@@ -19,7 +19,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-MOST_NEW_PLACES = 32
+MAX_NEW_PLACES = 32
 """A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
 
 A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
@@ -77,7 +77,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
         return True
     going_on = state.preemptions.goes_on(entry)
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (pending and not state.serving and state.new_places >= MAX_NEW_PLACES):
         return False
     if _preempt_any(state, entry, only=None):
         state.new_places += pending is not None

@@ -20,7 +20,7 @@ from elastic_operator.plan.allocation.preemption.victims import given_within_tea
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
-_MOST_REPETITIONS = 8
+_MAX_REPETITIONS = 8
 """The rounds of a pass are repeated at most this often, even if they still change something (32)."""
 
 
@@ -30,7 +30,7 @@ def serve(state: AllocationState) -> None:
     The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
     team to take it (32).
     """
-    for _ in range(_MOST_REPETITIONS):
+    for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
         minima = Minima(state)
         for tier in Tier:

@@ -21,7 +21,7 @@ from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
 from elastic_operator.plan.stability import carried_out
 
-MOST_STEPS = 50
+MAX_STEPS = 50
 """So often everything is decided again for one forecast. What starts later has no estimate."""
 TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
 """Moments that differ by so many seconds, or by that part of the time from now, are one step: an estimate that differs
@@ -61,7 +61,7 @@ def start_times(
     left, found = set(waiting), dict[str, float]()
     began = counts_since = snapshot.now
     snapshot, allocator = carried_out(snapshot, allocation), Allocator()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         now = _next_moment(snapshot, runs, left, began)
         if now is None:
             break

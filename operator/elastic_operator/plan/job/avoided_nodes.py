@@ -11,7 +11,7 @@ from elastic_operator.plan.job.observation import Observation
 
 TOGETHER_SECONDS = 10.0
 """Losses within this time after the first one are one: they have one cause, a machine or a person."""
-AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
+AVOIDED_SECONDS, MAX_AVOIDED_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
 REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
@@ -52,7 +52,7 @@ def avoiding(obs: Observation, now: float) -> Observation:
 
 def avoided_seconds(times: int) -> int:
     """How long a node is avoided after this many refusals in a row."""
-    return doubled(AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS, times)
+    return doubled(AVOIDED_SECONDS, MAX_AVOIDED_SECONDS, times)
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:

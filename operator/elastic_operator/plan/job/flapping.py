@@ -15,9 +15,9 @@ from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
 
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 WITHIN_SECONDS = 600.0
-"""More than `MOST_CHANGES` within this time are too many. Changes in the same direction count once."""
+"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
 """Both times for a job without pods: it has nothing to lose, and may be entitled to what it waits for."""
@@ -27,7 +27,7 @@ _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "Preemp
 
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether it is held or has changed often enough; else nobody need find out since when it is quiet."""
-    lately = status.history[MOST_CHANGES : MOST_CHANGES + 1]
+    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
     return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
 
 
@@ -39,7 +39,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
     """
     status, quiet = obs.status, obs.job.around.quiet
     if status.held_until is None:
-        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MOST_CHANGES:
+        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MAX_CHANGES:
             return obs
         until = at(now + _held_seconds(obs))
         granted = status.target_replicas if obs.live else 0
@@ -60,7 +60,7 @@ def why_held(status: JobStatus) -> str:
         return ""
     latest = seconds(until) - EMPTY_SECONDS
     changes = [one for one in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(one.time) <= latest]
-    sizes = [change.to for change in changes[-MOST_CHANGES - 2 :]]
+    sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
         f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"

@@ -24,7 +24,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
 """Running this long without another one forgets earlier failures and waits."""
-MOST_WAITS_ENDED = 5
+MAX_WAITS_ENDED = 5
 """This many edits end a job's wait for what could not be had (136)."""
 
 
@@ -111,7 +111,7 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     retry, ended = obs.status.retry, obs.status.waits_ended_by_edits or 0
     if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
         return obs
-    if ended >= MOST_WAITS_ENDED:
+    if ended >= MAX_WAITS_ENDED:
         told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
         return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", told)))
     return replace(obs, status=obs.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))

@@ -10,7 +10,7 @@ from elastic_operator.plan.job.observation import Observation, set_condition
 from elastic_operator.plan.job.unplaceable import is_awaited, try_later
 
 NOT_STARTED_SECONDS = 60
-LONGEST_NOT_STARTED_SECONDS = 3600
+MAX_NOT_STARTED_SECONDS = 3600
 """How long pods that did not start wait: at first, and doubled each time up to the longest. These are
 Kueue's defaults.
 """
@@ -36,7 +36,7 @@ def not_started(obs: Observation, now: float) -> Observation:
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
-    times = NOT_STARTED_SECONDS, LONGEST_NOT_STARTED_SECONDS
+    times = NOT_STARTED_SECONDS, MAX_NOT_STARTED_SECONDS
     obs = try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times)
     reason = due[0].main.waiting_reason or "ContainerCreating"
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)

@@ -20,12 +20,12 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 from elastic_worker.contract import ROLE_MASTER
 
 BLOCKED_SECONDS = 10
-LONGEST_BLOCKED_SECONDS = 300
+MAX_BLOCKED_SECONDS = 300
 """How long pods that the API server refuses wait: at first, and doubled each time up to the longest (27)."""
 UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
 UNPLACED_SECONDS = 30
-LONGEST_UNPLACED_SECONDS = 1800
+MAX_UNPLACED_SECONDS = 1800
 """How long it then waits: at first, and doubled each time up to the longest."""
 UNPLACED = "the scheduler cannot place"
 """The first words of the reason of such a try. They mark the tries that count as in vain (139)."""
@@ -72,7 +72,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.heard.blocked or leaving or obs.spec.suspend:
         return obs
-    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
+    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, MAX_BLOCKED_SECONDS)
     return try_later(obs, now, obs.live, obs.job.heard.blocked, least=least, times=times)
 
 
@@ -90,7 +90,7 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.live if pod not in due)
-    times = UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS
+    times = UNPLACED_SECONDS, MAX_UNPLACED_SECONDS
     if _asks_for_nodes(obs, due[0]):
         why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times, waits_for="Nodes")
