@@ -115,27 +115,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """What the allocator knows of one job.
-
-    `sizes` are the allowed sizes in pods, ascending; empty for a job that gets no new pods. `holds_place` is True for a
-    job that runs, or is between two incarnations: it is served with the running jobs of its priority. `free_up_to` is
-    the size up to which growth is never delayed (its last granted size, or any size after an edit). Larger sizes wait
-    until `grow_after`. If growth costs the job work, they wait until it is worth that: `growth_cost` is the cost, in
-    seconds of work of all its GPUs, and `changed_at` its last change of size (148). Sizes of `failed_size` or more wait
-    until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a job
-    that must have no pods (suspended, ended, invalid).
-
-    `flavor` is the kind of GPU it uses, "" if it asks for none. If that is not clear, `flavor_problem` says why in
-    words, and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and loses no
-    pods to others. Pods of others go for it only if it `takes`, and only from `takes_from` on (139); it always gets
-    what is idle. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
-    for its minimum.
-
-    In autoscaled pools, pods of it may ask for new nodes for what its minimum lacks, from `nodes_from` on (None: never)
-    (49). `waiting` are the pods that ask, until `nodes_until`. They are no members: they hold nothing. `pod_priorities`
-    are those of its master and of its workers, as kube-scheduler sees them. `avoided` describes in words the nodes that
-    its shapes are kept from for a while (137).
-    """
+    """What the allocator knows of one job."""
 
     uid: str
     namespace: str
@@ -143,31 +123,56 @@ class JobDemand:
     priority: int
     created: float
     sizes: tuple[int, ...]
+    """The allowed sizes in pods, ascending; empty for a job that gets no new pods."""
     master: PodShape
     worker: PodShape
     members: tuple[Member, ...] = ()
     taken_indices: frozenset[int] = frozenset()
+    """The worker indices whose pod object exists."""
     holds_place: bool = False
+    """Whether the job runs, or is between two incarnations: it is served with the running jobs of its priority."""
     free_up_to: int = 0
+    """The size up to which growth is never delayed: the last granted size, or any size after an edit."""
     grow_after: float = 0.0
+    """Larger sizes than `free_up_to` wait until this time."""
     growth_cost: float = 0.0
+    """The cost of one step of growth, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth
+    it (148).
+    """
     changed_at: float = 0.0
+    """The last change of the job's size."""
     failed_size: int | None = None
+    """Sizes of this or more wait until `failed_until`; None: no size has failed."""
     failed_until: float = 0.0
     failed_reason: str = ""
     wants: bool = True
+    """False for a job that must have no pods: suspended, ended or invalid."""
     flavor: str = DEFAULT_FLAVOR
+    """The kind of GPU that the job uses; "" if it requests no GPUs."""
     flavor_problem: str = ""
+    """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
+    """A job that is not preemptible never goes above its team's guarantee, and loses no pods to others."""
     takes: bool = True
+    """Whether pods of others may go for the job (139). It always gets what is idle."""
     takes_from: float = 0.0
+    """The time from which pods of others may go for the job (139)."""
     running_since: float = 0.0
+    """When the job last began to run; 0: it does not run."""
     waiting_since: float = 0.0
+    """When the job began to wait for its minimum; 0: it does not wait."""
     pod_priorities: tuple[int, int] = (1, 0)
+    """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
+    """The nodes that its shapes are kept from for a while, in words (137)."""
     provisioning_pods: tuple[Member, ...] = ()
+    """Pods that request new nodes from an autoscaler, for what the minimum lacks (49). They are no members: they hold
+    nothing.
+    """
     nodes_from: float | None = None
+    """The time from which pods of the job may request new nodes; None: never (49)."""
     nodes_until: float = 0.0
+    """The time until which the provisioning pods request nodes."""
 
     @property
     def gpus(self) -> int:
@@ -204,15 +209,7 @@ class JobDemand:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pending GPU pod that is not ours, for which kube-scheduler has found no room.
-
-    `nominated` is the node that anybody but the operator has nominated it for. `reserved` is the node that the operator
-    has nominated it for: what is free there, or becomes free, belongs to it (45). `preempts`: kube-scheduler would
-    evict pods of lower priority for it by itself, so the operator deletes no pod of lower priority for it.
-    `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound volumes, claims). The pods
-    of one `gang` ("" = none) get all their places in one pass, or none (144). A gang that `may_be_split` is served pod
-    by pod if its team is not guaranteed all of it. A pod that does not `take` only gets what is free.
-    """
+    """A pending GPU pod that is not ours, for which kube-scheduler has found no room."""
 
     uid: str
     namespace: str
@@ -222,12 +219,23 @@ class PendingPod:
     flavor: str = DEFAULT_FLAVOR
     priority: int = 0
     nominated: str = ""
+    """The node that anybody but the operator has nominated the pod for."""
     reserved: str = ""
+    """The node that the operator has nominated the pod for: what is free there, or becomes free, belongs to the pod
+    (45).
+    """
     preempts: bool = True
+    """Whether kube-scheduler would evict pods of lower priority for it by itself. Then the operator deletes no pod of
+    lower priority for it.
+    """
     unplannable: str = ""
+    """Why no place can be planned for it, in words (inter-pod rules, unbound volumes, claims); "" if one can."""
     gang: str = ""
+    """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
+    """Whether its gang is served pod by pod where the team is not guaranteed all of it."""
     takes: bool = True
+    """Whether pods of others may go for it. Otherwise it only gets what is free."""
 
     @property
     def promised(self) -> bool:

@@ -21,35 +21,36 @@ from elastic_worker.contract import ROLE_MASTER
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The job now.
-
-    `live` are the members, master first; `to_delete` are pods, each with the reason why it goes. No pods are created
-    before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
-    ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
-    `going` are the pods (uids) that the plan deletes.
-    `avoided` are nodes on which no pod is created now, with reason and time in words (137).
-
-    Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
-    would be lost, too, if not so many were away at once (86), and `training_nodes` if the master did not report that
-    pods there train (92). `survivors` are the pods of a Torchrun job whose logs are read, to see whether they train on
-    (146).
-    """
+    """One job after a look at it: its members, and its status with the news written into it."""
 
     job: Job
     status: JobStatus
     live: tuple[OwnPod, ...] = ()
+    """The members, master first."""
     to_delete: tuple[tuple[OwnPod, str], ...] = ()
+    """Pods to delete, each with the reason."""
     unready_nodes: frozenset[str] = frozenset()
+    """The nodes of its pods that are not Ready."""
     lost_nodes: frozenset[str] = frozenset()
+    """The nodes among these that have not been Ready for too long."""
     kept_nodes: frozenset[str] = frozenset()
+    """Nodes that would be lost, too, if fewer nodes were away at once (86)."""
     training_nodes: frozenset[str] = frozenset()
+    """Nodes that would be lost, too, if the master did not report that pods there train (92)."""
     survivors: Survivors | None = None
+    """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
+    """Nodes on which no pod is created now, with reason and time in words (137)."""
     hold_until: float = 0.0
+    """No pods are created before this time."""
     held_back: bool = False
+    """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
+    """Whether a worker has ended well, so that the others will end soon."""
     commit: bool = False
+    """Whether the status holds a decision that is written before anything is done."""
     going: frozenset[str] = frozenset()
+    """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
     wake_at: tuple[float, ...] = ()
 
