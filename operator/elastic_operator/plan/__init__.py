@@ -1,6 +1,6 @@
 """Facts in, decisions out. Pure: no clock, no I/O, no randomness; the same input gives the same output.
 
-One pass: `job.observe` says what has happened to each job, `job.demand` what it asks for, `allocation` what each of
+One pass: `job.observe` says what has happened to each job, `job.demand` what it demands, `allocation` what each of
 them gets, `job.reconcile` what is done for it. `policies` makes teams of quota policies. The words, with the field's
 word in brackets where it differs:
 
@@ -11,8 +11,8 @@ Of one job:
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
-    demand          what a job asks for: allowed sizes, and the shapes of its pods (kueue: Workload)
-    shape           what kube-scheduler asks of a node for a pod of one template
+    demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
+    shape           what kube-scheduler requires of a node for a pod of one template
     plan            the writes of one pass for one job, in their order
     membership      who takes part in an Elastic job; its master reads it from its pod's annotation (launcher: wish)
 
@@ -20,7 +20,7 @@ Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)
     team            a quota policy, or a namespace without one; teams form a tree (kueue: ClusterQueue, Cohort)
     account         the book of one team for one flavor: what it uses, and what it may use
-    guarantee       the GPUs that a team gets whenever it asks for them (kueue: nominalQuota)
+    guarantee       the GPUs that a team gets whenever it wants them (kueue: nominalQuota)
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed

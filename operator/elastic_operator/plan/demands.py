@@ -37,12 +37,12 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
 
 
 def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
+    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used."""
     try:
         if memory.good is not None:
             return demand_aside(memory.good, job.pods)
         return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
-    except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
+    except Exception:  # noqa: BLE001 - the error at observing it is reported already
         return None
 
 

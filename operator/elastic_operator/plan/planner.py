@@ -30,7 +30,7 @@ from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
 MAX_BLAMES = 2
-"""So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
+"""The most searches for a culprit in one pass; each costs several allocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
+    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
 
     `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
     is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
@@ -158,7 +158,7 @@ class Planner:
             del self._jobs[uid]
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or as little as can be said of it while it is set aside."""
+        """Observe the job as it is now, or the little that is known of it while it is set aside."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))

@@ -3,7 +3,7 @@
 The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
 get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
 take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
-nobody a pod. Decisions by which no job loses a pod are not looked at, as they can be undone without harm.
+nobody a pod. Decisions by which no job loses a pod are not looked at, because they can be undone without harm.
 
 No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
 whose size then changes again and again are held (`flapping.py`).
@@ -31,7 +31,7 @@ REMEMBERED_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
 _MAX_TRIES = 3
-"""A pass is decided at most this often; the last decision stands."""
+"""A pass is decided at most this many times; the last decision stands."""
 
 
 class SteadyAllocator:
@@ -104,10 +104,10 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            told = (
+            text = (
                 f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
             )
-            found |= dict.fromkeys(first.job_takers(job.uid), told)
+            found |= dict.fromkeys(first.job_takers(job.uid), text)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the planner asks of the cluster, and of the rules of reclaim, at one moment."""
+"""What the planner reads of the cluster, and of the rules of reclaim, at one moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class World(Protocol):
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies come to."""
+        """What the quota policies amount to: teams, and the namespaces of each."""
 
     @property
     def empty(self) -> Snapshot:
@@ -42,7 +42,7 @@ class World(Protocol):
         """The jobs (uids) that were not read yet as they are now, if they are many; each is there when it is named."""
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node."""
+        """What the job's pods require of a node."""
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""

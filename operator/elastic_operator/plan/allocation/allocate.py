@@ -22,8 +22,8 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
 _MAX_TRIES = 3
-"""A pass is served at most this often, until no job is broken up in vain (112), and then once more without gangs if one
-of them has only a part of its places.
+"""A pass is served at most this many times, until no whole job is preempted in vain (112), and then once more without
+gangs if one of them has only a part of its places.
 """
 
 
@@ -45,12 +45,13 @@ class Allocator:
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
-        """The state after a pass in which no whole job goes in vain (112) and no gang has a part of its places (144).
+        """The state after a pass in which no whole job is preempted in vain (112) and no gang has a part of its places
+        (144).
 
-        A job goes in vain if a taker of it has no pods at the end of the pass, or if each of its takers has just the
-        pods that it had. Then the pass is served again, and these takers may take no whole job. If others took the
-        places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the last
-        try, no gang gets any.
+        A job is preempted in vain if a taker of it has no pods at the end of the pass, or if each of its takers has
+        just the pods that it had. Then the pass is served again, and these takers may take no whole job. If others took
+        the places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the
+        last try, no gang gets any.
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
@@ -68,7 +69,7 @@ class Allocator:
 
 
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
-    """The takers (uids) for which a whole job goes in vain."""
+    """The takers (uids) for which a whole job is preempted in vain."""
     found = set[Entry]()
     for entry in (entry for entry in state.preempted if entry.preempted and entry.gives):
         as_before = not any(taker.seats or taker.gives for taker in entry.takers)

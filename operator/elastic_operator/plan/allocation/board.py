@@ -220,7 +220,7 @@ class Board:
         return self._now[node].fits(requirements)
 
     def use_now(self, requirements: PodRequirements, node: int) -> bool:
-        """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
+        """Have a pod whose room is held use what is free now, if that is enough; returns whether it is."""
         if not self.is_free(requirements, node):
             return False
         self.keep_free(requirements, node)

@@ -94,8 +94,8 @@ class Entry:
 
     @property
     def starts_anew(self) -> bool:
-        """Whether it gets a new master in place of its old one. Then no member goes on, as a group ends with its master
-        (13).
+        """Whether it gets a new master in place of its old one. Then no member goes on, because a group ends with its
+        master (13).
         """
         had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
         return had_master and self.gives and any(seat.role == ROLE_MASTER for seat in self.seats)

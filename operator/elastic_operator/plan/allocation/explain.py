@@ -77,9 +77,8 @@ class Explainer:
             return waiting
         if entry.size >= entry.demand.sizes[-1]:
             return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
-        said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
-        if said:
-            return Why(*said)
+        if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
+            return Why(*refused)
         size = entry.next_size if entry.served else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
@@ -105,11 +104,10 @@ class Explainer:
                 f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
             )
             return Why(Limit.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
-        said = why_quota(self._state, entry, size, _wanted(need))
-        if said:
-            return Why(*said)
-        if held := self._state.preemptions.over_limit.get(entry):
-            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
+        if refused := why_quota(self._state, entry, size, _wanted(need)):
+            return Why(*refused)
+        if limited := self._state.preemptions.over_limit.get(entry):
+            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
@@ -198,7 +196,7 @@ def _nodes(need: _Need) -> Why:
 
 
 def _too_large(supply: Supply) -> list[str]:
-    """The resources of which one pod asks more than any usable node has, even when empty."""
+    """The resources of which one pod needs more than any usable node has, even when empty."""
     return [name for name, n in supply.requirements.needs if supply.requirements.hosts and supply.largest[name] < n]
 
 

@@ -119,7 +119,7 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 
 def starves(state: AllocationState, entry: Entry) -> bool:
-    """Whether it has waited so long for its minimum that what becomes free is held for it (37)."""
+    """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
     since = entry.demand.waiting_since
     return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
 

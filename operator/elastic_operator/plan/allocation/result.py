@@ -60,8 +60,8 @@ class Allocation(Mapping[str, Grant]):
         return self._grants[uid]
 
     def _why(self, entry: Entry) -> Why:
-        told = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+        reason = self.would_not_last.get(entry.demand.uid)
+        return self._explainer.why(entry) if reason is None else Why(Limit.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
 
     @property
     def _state(self) -> AllocationState:

@@ -21,7 +21,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
 _MAX_REPETITIONS = 8
-"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
+"""The rounds of a pass are repeated at most this many times, even if they still change something (32)."""
 
 
 def serve(state: AllocationState) -> None:
@@ -56,7 +56,7 @@ class Minima:
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
         self._in_vain: dict[Hashable, int] = {}
-        """For entries that are alike: the board's `moves` when one of them was tried in vain."""
+        """For entries that are alike: the journal's `moves` when one of them was tried and got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all

@@ -30,7 +30,7 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
 
 
 def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequence[Spot]:
-    """The spots to try for the master: all of them if workers need room too, since they may need its best one."""
+    """The spots to try for the master: all of them if workers need room too, because they may need its best one."""
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:

@@ -26,9 +26,9 @@ class AllocationState:
     """Board, accounts and roster of a snapshot.
 
     `touched` are the entries that this pass has changed or tried to change, `preempted` those that were preempted as a
-    whole. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
-    which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
-    the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
+    whole. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for which
+    a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are the
+    gangs that get nothing, because only a part of each had places before (144). `new_places` counts the pending pods
     without a node so far that got a place at others' cost. `serial` counts how often it was renewed: what was read from
     it before holds no more. `serving` is the gang that is being served, `tried_gangs` are the gangs served so far, with
     `tried_pods` pods in all. `requested_by` is the memory of `node_requests`.
@@ -173,7 +173,7 @@ class AllocationState:
         return refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
-        """Count so many GPUs more (or fewer) as used by the job's team."""
+        """Count that many GPUs more (or fewer) as used by the job's team."""
         if entry.account:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
@@ -265,7 +265,7 @@ class AllocationState:
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
     def spares_whole_jobs(self, entry: Entry) -> bool:
-        """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
+        """Whether the entry may preempt no whole job in this pass, because it would lose the room again (112)."""
         return entry.demand.uid in self.in_vain
 
     def fits_back(self, entry: Entry, member: Member) -> bool:

@@ -140,7 +140,7 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How nodes are asked for: by pods that wait for the scheduler, after a delay and within a limit (49)."""
+    """How new nodes are requested: by pods that wait for the scheduler, after a delay and within a limit (49)."""
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0

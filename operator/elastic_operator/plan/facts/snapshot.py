@@ -24,7 +24,7 @@ HostPort = tuple[str, str, int]
 
 
 def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
-    """A port of the node, as a pod asks for it."""
+    """A port of the node, as a pod requests it."""
     return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
 
 
@@ -78,11 +78,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What kube-scheduler will ask of a node for a pod made from one template.
+    """What kube-scheduler will require of a node for a pod made from one template.
 
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
-    scheduler will ask (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
+    scheduler will require (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
     scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
     """
 
@@ -189,7 +189,7 @@ class JobDemand:
         return self.master.gpus + self.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
-        """What its pods of that role ask for."""
+        """What the job's pods of that role require."""
         return self.master if role == ROLE_MASTER else self.worker
 
     def grow_at(self, size: int) -> float:

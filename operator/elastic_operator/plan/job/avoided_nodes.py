@@ -46,7 +46,7 @@ def avoiding(obs: Observation, now: float) -> Observation:
     known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
     if not known:
         return obs
-    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
+    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, because it refused {one.reason}" for one in known}
     return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
 
 

@@ -38,10 +38,10 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
-    obs, told, wait = count_failure(obs, failed[0], now)
+    obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
-    event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+    event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
 
 
@@ -120,10 +120,10 @@ FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
 
 
 def has_progressed(status: JobStatus) -> bool | None:
-    """Whether the training is further than at the failures in a row; None if that cannot be told (135).
+    """Whether the training is further than at the failures in a row; None if that is not known (135).
 
     Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
-    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: that cannot be told. A
+    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: nobody knows which. A
     run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
     of this run.
     """
@@ -186,8 +186,8 @@ def _attempts(status: JobStatus) -> int:
 
 def describe_failure(pod: OwnPod) -> str:
     """One failed pod in words: its name, how it failed, and the end of its message."""
-    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
-    return f"{pod.name} {short_failure(pod)}{said}"
+    detail = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
+    return f"{pod.name} {short_failure(pod)}{detail}"
 
 
 def short_failure(pod: OwnPod) -> str:
@@ -208,7 +208,7 @@ def was_asked_to_go(pod: OwnPod) -> bool:
     """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
-    the pod was asked. A pod that ended by itself has no such deletion, as its own takes effect at once.
+    the pod was asked. A pod that ended by itself has no such deletion, because its own takes effect at once.
     """
     if pod.deleting_since is None:
         return False

@@ -44,10 +44,10 @@ def success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
-            told = "The master finished with exit code 0."
+            text = "The master finished with exit code 0."
             status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)
-            event = Event("Succeeded", told)
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", text, obs.job.generation, now)
+            event = Event("Succeeded", text)
             return replace(obs, status=status, commit=True, events=(*obs.events, event))
     return obs
 
@@ -72,7 +72,7 @@ def outdated(obs: Observation, now: float) -> Observation:
 
 
 def steady(obs: Observation, now: float) -> Observation:
-    """Progress ends a row of failures; ten minutes of running do if progress cannot be told (135).
+    """Progress ends a row of failures; ten minutes of running do if progress is not known (135).
 
     A wait is forgotten ten minutes after its time has come (87).
     """
@@ -112,6 +112,6 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
         return obs
     if ended >= MAX_WAITS_ENDED:
-        told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
-        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", told)))
+        text = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
     return replace(obs, status=obs.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))

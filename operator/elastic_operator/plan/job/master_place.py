@@ -1,5 +1,5 @@
-"""A new master that finds no place gets the place of the highest worker, since without a master the workers
-only wait.
+"""A new master that finds no place gets the place of the highest worker, because the workers only wait without a
+master.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ owner, or an older kubelet pulls an image.
 
 
 def not_started(obs: Observation, now: float) -> Observation:
-    """Take back pods that have a node and do not start there, for want of an image, a volume or a setting (136).
+    """Take back pods that have a node and do not start there, because an image, a volume or a setting is missing (136).
 
     The other pods go with them if they are fewer than the minimum: they would hold GPUs for nothing. A running init
     container is the user's own code, like the main container later. An image that is being pulled has all the time it
@@ -67,8 +67,8 @@ def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
     pod, main = due[0], due[0].main
     more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
     if main.waiting_reason in STARTS:
-        said = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more: kubectl describe pod {pod.name}"
+        why = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more: kubectl describe pod {pod.name}"
     else:
-        said = f"{main.waiting_reason}: {main.waiting_message}".rstrip(": ")
+        why = f"{main.waiting_reason}: {main.waiting_message}".rstrip(": ")
     container = f"container {main.waiting_container}: " if main.waiting_container else ""
-    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{said}"
+    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{why}"

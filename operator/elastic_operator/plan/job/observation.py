@@ -1,4 +1,4 @@
-"""What is known of one job after a look at it, and how news are put into its status.
+"""What is known of one job after a look at it, and how news is put into its status.
 
 An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
 a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica

@@ -28,9 +28,9 @@ def why_pods_wait(obs: Observation, now: float) -> list[str]:
     for pod in obs.live:
         if why := _why(obs, pod, now):
             waiting[why].append(pod.name)
-    told = [f"{listed(names)}: {why}" for why, names in waiting.items()]
+    texts = [f"{listed(names)}: {why}" for why, names in waiting.items()]
     left = sum(len(names) for names in list(waiting.values())[MAX_NAMED:])
-    return [*told[:MAX_NAMED], f"{left} more wait"] if left else told
+    return [*texts[:MAX_NAMED], f"{left} more wait"] if left else texts
 
 
 def _why(obs: Observation, pod: OwnPod, now: float) -> str:

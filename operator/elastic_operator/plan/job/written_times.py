@@ -1,4 +1,4 @@
-"""Times of statuses that lie further ahead than they can, since the API server's clock was set back after them (29).
+"""Times of statuses that lie further ahead than possible, because the API server's clock was set back after them (29).
 
 Without this, a job would wait for the size of the step. A wait is cut to its own longest length, and a past time counts
 as now. The next write of the status stores the cut times.

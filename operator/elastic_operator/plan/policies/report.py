@@ -116,7 +116,9 @@ class Overview:
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(said, policy.generation, before, now) for said in self._findings(policy, accounts)],
+            conditions=[
+                _dated(finding, policy.generation, before, now) for finding in self._findings(policy, accounts)
+            ],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -139,10 +141,10 @@ class Overview:
         kind = PolicyConditionType
         yield (kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
         yield (kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
-        told = [text for account in accounts if (text := self._overcommitted(account))]
-        yield (kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
-        told = [text for account in accounts if (text := self._foreign_over_limit(account))]
-        yield (kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
+        texts = [text for account in accounts if (text := self._overcommitted(account))]
+        yield (kind.OVERCOMMITTED, bool(texts), "GuaranteesExceedGPUs" if texts else "Covered", " ".join(texts))
+        texts = [text for account in accounts if (text := self._foreign_over_limit(account))]
+        yield (kind.FOREIGN_OVER_LIMIT, bool(texts), "ForeignPods" if texts else "WithinLimit", " ".join(texts))
         yield (kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
 
     def _overcommitted(self, account: Account) -> str:
@@ -172,8 +174,8 @@ def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
     return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
 
 
-def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    kind, holds, reason, message = said
+def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
+    kind, holds, reason, message = finding
     old = next((known for known in before.conditions if known.type == kind), None)
     return condition(old, kind, "True" if holds else "False", reason, message, generation, now)
 

@@ -161,7 +161,7 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
     priority.
 
     For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
-    parts on others in vain (144).
+    parts on others for nothing (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)

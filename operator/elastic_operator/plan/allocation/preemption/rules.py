@@ -1,10 +1,10 @@
 """Who may take GPUs from whom.
 
 A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
-these holds for the taker with all it asks for:
+these holds for the taker with all that it wants:
 * It stays within its own guarantee.
 * It stays within its fair share, and the other team does not end up lower relative to their fair shares.
-* It asks for a minimum and stays within its fair share, and the other team uses more than its fair share (33).
+* It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
 
 This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
 turn. A namespace without a policy has a share of its own only against others without one; to all other teams, these are
@@ -99,7 +99,7 @@ class Taking:
         return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _hopeless(self) -> bool:
-        """Whether it may take nothing from any other team, since it would be beyond its own fair share.
+        """Whether the taker may take nothing from any other team, because it would be beyond its own fair share.
 
         One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
         """

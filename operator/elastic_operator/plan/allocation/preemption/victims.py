@@ -102,7 +102,7 @@ class Victims:
         return self._growing, self._most
 
     def taking(self, need: int) -> Taking | None:
-        """A try to take that many GPUs from other teams; None for a taker that asks for none."""
+        """A try to take that many GPUs from other teams; None for a taker that wants none."""
         account = self._taker.account
         return Taking(account, need, growing=self._growing) if account else None
 
@@ -246,7 +246,7 @@ def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int
 def given_within_team(state: AllocationState, taker: Entry) -> int:
     """The GPUs that all jobs of its team have to give for its minimum.
 
-    Takers without pods share the answer until something changes, since thousands of them may wait (38).
+    Takers without pods share the answer until something changes, because thousands of them may wait (38).
     """
     account = taker.account
     assert account is not None, "asked for those who are charged for GPUs"
