@@ -34,7 +34,7 @@ class Planned:
     status: JobStatus
 
     def is_current(self, obs: Observation, at: float) -> bool:
-        """Whether it was made from that observation, and is not due at `at` (monotonic)."""
+        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
         return self.obs is obs and at < self.due
 
 

@@ -75,7 +75,7 @@ class SteadyAllocator:
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
-        """Whether it is left out: for ten seconds at most, or for as long as it would have two masters."""
+        """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
         since, _ = self._doubted.get(uid, (now, now))
         self._doubted[uid] = since, now
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS

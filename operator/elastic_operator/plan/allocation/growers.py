@@ -121,5 +121,5 @@ class Queue:
 
 
 def may_grow(entry: Entry) -> bool:
-    """Whether it has its minimum and could reach a larger size."""
+    """Whether the entry has its minimum and could reach a larger size."""
     return entry.served and bool(entry.sizes) and entry.next_size is not None

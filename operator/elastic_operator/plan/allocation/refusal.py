@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether it stands whoever goes: what it counts is not to be taken back."""
+        """Whether the refusal stands whatever pods go: what the rule counts is not to be taken back."""
         return self.rule is Rule.GUARANTEE
 
 

@@ -70,7 +70,7 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it was made from."""
+        """The snapshot that the allocation was made from."""
         return self._state.snapshot
 
     @property

@@ -15,7 +15,7 @@ Order = tuple[int, bool, float, str]
 
 
 class Roster:
-    """The entries, kept up to date with the snapshot's jobs.
+    """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
     `unserved` wait for their minimum. `growers` may grow. `preprocessed` need something done before anything is
     decided: they have members to release, or members without a node. `partial` have a size that is not allowed. Pods of
@@ -134,7 +134,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 
 def _needs_preprocessing(entry: Entry) -> bool:
-    """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
+    """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
     demand = entry.demand
     if entry.pending is not None:
         return entry.pending.promised

@@ -132,7 +132,7 @@ class Minima:
             self._in_vain[alike] = state.journal.moves
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether it can have its minimum with GPUs that it has already."""
+        """Whether the entry can have its minimum with GPUs that it has already."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
     def _reserve(self, entry: Entry) -> None:

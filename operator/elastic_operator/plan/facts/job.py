@@ -104,7 +104,7 @@ class OwnPod:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended and holds no resources."""
+        """Whether the pod has ended and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -233,7 +233,7 @@ class Job:
     unallocated: bool = False
     """Whether the allocation raised that error."""
     provisioning: Provisioning | None = None
-    """How its pods may request new nodes; None if they may not (49)."""
+    """How the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long its pods have to start on a node; 0 for no limit (136)."""
     unkept: frozenset[str] = frozenset()

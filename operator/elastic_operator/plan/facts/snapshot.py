@@ -181,7 +181,7 @@ class JobDemand:
 
     @property
     def lacks_minimum(self) -> bool:
-        """Whether it has fewer pods than its smallest size."""
+        """Whether the job has fewer pods than its smallest size."""
         return len(self.members) < min(self.sizes, default=0)
 
     def gpus_at(self, size: int) -> int:
@@ -233,13 +233,13 @@ class PendingPod:
     gang: str = ""
     """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
-    """Whether its gang is served pod by pod where the team is not guaranteed all of it."""
+    """Whether the gang is served pod by pod where the team is not guaranteed all of it."""
     takes: bool = True
     """Whether pods of others may go for it. Otherwise it only gets what is free."""
 
     @property
     def promised(self) -> bool:
-        """Whether it has a place that nobody else may have."""
+        """Whether the pod has a place that nobody else may have."""
         return bool(self.reserved or self.nominated)
 
 

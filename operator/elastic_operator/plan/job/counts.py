@@ -101,7 +101,8 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
+    """Whether the pod may be listed as Terminating before its deletion: a master whose place is still to be filled may
+    not.
 
     That the status lists it as alive says that its number is used (`elastic_rules.losses`).
     """

@@ -179,7 +179,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row it was started over. A size that could not be had is no such attempt."""
+    """How many times in a row the job was started over. A size that could not be had is no such attempt."""
     retry = status.retry
     return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
 
@@ -198,7 +198,7 @@ def short_failure(pod: OwnPod) -> str:
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether its main container ended badly by itself, or the pod failed without an exit code."""
+    """Whether the pod's main container ended badly by itself, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
@@ -235,5 +235,5 @@ def _failed_at(pod: OwnPod) -> float:
 
 
 def _known_at(pod: OwnPod, now: float) -> float:
-    """When it failed, but no later than now: nodes' clocks may be ahead."""
+    """When the pod failed, but no later than now: nodes' clocks may be ahead."""
     return min(pod.main.finished_at or now, now)

@@ -43,7 +43,7 @@ def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether it is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
+    """Whether the pod is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 

@@ -26,7 +26,7 @@ _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "Preemp
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether it is held or has changed often enough; else nobody need find out since when it is quiet."""
+    """Whether the job is held or has changed often enough; else it does not matter since when it is quiet."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
     return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
 

@@ -118,7 +118,7 @@ def member_of(pod: OwnPod) -> Member:
 
 
 def stays(pod: OwnPod) -> bool:
-    """Whether it is alive and not being deleted."""
+    """Whether the pod is alive and not being deleted."""
     return not pod.ended and pod.deleting_since is None
 
 

@@ -44,7 +44,7 @@ def not_started(obs: Observation, now: float) -> Observation:
 
 
 def _starts(pod: OwnPod) -> bool:
-    """Whether it has a node, and its main container has not run there yet."""
+    """Whether the pod has a node, and its main container has not run there yet."""
     main = pod.main
     return pod.bound and pod.phase == "Pending" and main.running_since is None and main.exit_code is None
 

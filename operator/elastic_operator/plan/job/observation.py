@@ -136,7 +136,7 @@ def present(obs: Observation) -> list[OwnPod]:
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it is the master of an Elastic job, and a newer one replaces it or is about to."""
+    """Whether the pod is the master of an Elastic job, and a newer one replaces it or is about to."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 

@@ -18,7 +18,7 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Vict
 _Listed = tuple[tuple[float, ...], int, Unit]
 """The sort key of a unit, its position in the order of listing, and the unit."""
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
-"""Heaps by account, GPUs that go, whether these are only planned (166), and whether a running job ends (150):
+"""Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
 `Victims.may_go` has one answer for all units of a heap.
 """
 

@@ -24,8 +24,8 @@ Path = tuple[Account, ...]
 class Taking:
     """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
 
-    An account has two figures: the GPUs that its pods hold, and the GPUs that are planned for it besides. Planned GPUs
-    entitle another team to no pod (166).
+    An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
+    another team to no pod (166).
     """
 
     def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
@@ -40,7 +40,7 @@ class Taking:
         return other
 
     def take(self, victim: Account, *, pods: int, not_yet_held: int) -> None:
-        """Count that many GPUs of the victim as taken: those that pods hold, and those that are planned."""
+        """Count that many GPUs of the victim as taken: those that pods hold, and those that are not yet held."""
         for account in victim.path:
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
@@ -59,7 +59,7 @@ class Taking:
         return frozenset(found)
 
     def may(self, victim: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
-        """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
+        """Whether the taker may take a unit with that many GPUs from another team, after what it has taken so far.
 
         What is only planned counts as the team's use only if the unit is `not_yet_held` as a whole; taking it deletes
         no pod (166).

@@ -98,7 +98,7 @@ class Victims:
 
     @property
     def kind(self) -> tuple[bool, Cost]:
-        """Whether it is for growth, and the highest cost of any unit."""
+        """Whether the GPUs are for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
     def taking(self, need: int) -> Taking | None:
