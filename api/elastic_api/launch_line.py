@@ -23,8 +23,8 @@ from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_worker import contract, flags
 from elastic_worker.flags import Option
 
-NOT_USED = "is not used, take it away: the operator sees to it, since {reason}"
-IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, since {reason}"
+NOT_USED = "is not used, take it away: the operator sees to it, because {reason}"
+IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, because {reason}"
 STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
 BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
 RANK_OF_POD = (
@@ -98,12 +98,12 @@ class _Command:
     in_text: Sequence[str]
 
     def path(self, number: int) -> Path:
-        """Of a word, counted from the first of `command` and on through `args`."""
+        """The path of a word, counted from the first of `command` and on through `args`."""
         command = self.main.get("command") or ()
         return (*self.at, *(("command", number) if number < len(command) else ("args", number - len(command))))
 
     def path_of(self, option: Option) -> Path:
-        """Of an option in the line."""
+        """The path of an option in the line."""
         assert self.line is not None
         return self.path(len(self.line.launcher) + option.at)
 
@@ -129,7 +129,7 @@ def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
 def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
     """The main container with a torchrun line that the job can follow in `command` and `args`; all else is unchanged.
 
-    A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, as torchrun is added.
+    A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, because torchrun is added.
     """
     line = line_of(main)
     if line is None:

@@ -20,7 +20,7 @@ BY_HAND = (
 )
 ELASTIC = {"runtime": {"mode": "Elastic"}}
 AT = "spec.template.spec.containers[0]"
-SEES = "is not used, take it away: the operator sees to it, since"
+SEES = "is not used, take it away: the operator sees to it, because"
 MASTER = "it is how the pods find their master"
 SIZE = "the job's size is minReplicas and maxReplicas"
 
@@ -147,7 +147,7 @@ def test_another_rendezvous_is_refused_with_what_to_write_instead(backend):
 @pytest.mark.parametrize(
     ("flag", "told"),
     [
-        ("--rdzv_endpoint=192.0.0.1:1234", f"or its value be a variable's: the operator sees to it, since {MASTER}"),
+        ("--rdzv_endpoint=192.0.0.1:1234", f"or its value be a variable's: the operator sees to it, because {MASTER}"),
         ("--rdzv-conf timeout=900", MASTER),
         ("--standalone", "or maxReplicas be 1"),
         ("--rdzv_backend=etcd", "c10d"),
