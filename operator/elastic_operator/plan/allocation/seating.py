@@ -17,7 +17,7 @@ def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
-    """Seat `workers` workers, and a master if asked for. Returns False, with nothing changed, unless all of
+    """Seat `workers` workers, and with `master` also a master. Returns False, with nothing changed, unless all of
     them fit.
     """
     if not master:

@@ -25,13 +25,19 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and roster of a snapshot.
 
-    `touched` are the entries that this pass has changed or tried to change, `preempted` those that were preempted as a
-    whole. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for which
-    a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are the
-    gangs that get nothing, because only a part of each had places before (144). `new_places` counts the pending pods
-    without a node so far that got a place at others' cost. `serial` counts how often it was renewed: what was read from
-    it before holds no more. `serving` is the gang that is being served, `tried_gangs` are the gangs served so far, with
-    `tried_pods` pods in all. `requested_by` is the memory of `node_requests`.
+    What a pass has done so far:
+        touched       the entries that the pass has changed or tried to change
+        preempted     the entries that lost all pods meanwhile
+        new_places    the number of pending pods without a node so far that got a place at others' cost
+        serving       the gang that is being served
+        tried_gangs   the gangs served so far, with `tried_pods` pods in all
+
+    What an earlier try of the same pass has found:
+        in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        split_gangs   the gangs that get nothing, because only a part of each had places (144)
+
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. `serial` is
+    the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -10,9 +10,9 @@ from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation
 
 TOGETHER_SECONDS = 10.0
-"""Losses within this time after the first one are one: they have one cause, a machine or a person."""
+"""Losses within this time after the first one count as one: they have one cause, a machine or a person."""
 AVOIDED_SECONDS, MAX_AVOIDED_SECONDS = 10, 600
-"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 

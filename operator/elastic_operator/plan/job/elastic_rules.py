@@ -31,7 +31,8 @@ from elastic_worker.contract import ROLE_MASTER
 def failure(obs: Observation, now: float) -> Observation:
     """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
 
-    A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
+    A worker that fails counts as a lost pod here: the coordinator says whose fault a failure is, and how many there
+    were.
     """
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:

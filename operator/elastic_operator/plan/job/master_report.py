@@ -176,7 +176,7 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
 
 
 def _is_of(reported: GroupChange, change: Change) -> bool:
-    """Whether this change of the group, one since the last known generation, came of that change in the history."""
+    """Whether this change of the group, one since the last known generation, belongs to that change in the history."""
     in_time = reported.at >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
     if reported.reason == change.reason == MASTER_LOST:
         return in_time

@@ -1,4 +1,6 @@
-"""Pods that have a node and do not start there. They are taken back, and tried again later by themselves (136)."""
+"""Pods that have a node and do not start there. They are taken back, and tried again later without anybody's doing
+(136).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from elastic_operator.plan.job.unplaceable import is_awaited, try_later
 
 NOT_STARTED_SECONDS = 60
 MAX_NOT_STARTED_SECONDS = 3600
-"""How long pods that did not start wait: at first, and doubled each time up to the longest. These are
+"""How long pods that did not start wait: at first, and doubled each time up to the maximum. These are
 Kueue's defaults.
 """
 UNNAMED = 12
@@ -50,8 +52,8 @@ def _starts(pod: OwnPod) -> bool:
 
 
 def _since(pod: OwnPod) -> float:
-    """The time since when it waits for its present step: images of later containers are pulled when the earlier ones
-    end.
+    """The time since when the pod waits for its present step: images of later containers are pulled when the earlier
+    ones end.
     """
     bound = pod.created if pod.bound_since is None else pod.bound_since
     return max(bound, pod.main.waiting_since or bound)

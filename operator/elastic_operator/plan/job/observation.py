@@ -14,8 +14,7 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
-from elastic_operator.plan.facts.next_condition import condition
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import at, condition
 from elastic_worker.contract import ROLE_MASTER
 
 

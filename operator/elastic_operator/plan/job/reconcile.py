@@ -16,7 +16,7 @@ from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import take_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.plan_writes import deletes_of, let_go, make_plan, reclaimed
+from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
 from elastic_worker.contract import ROLE_MASTER
 
@@ -33,7 +33,7 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
         obs, grant = make_room_for_master(take_report(obs, now), grant, now)
     obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
-    deletes = (*deletes_of(obs), *let_go(obs.live, release, grant.message))
+    deletes = (*deletes_of(obs), *deletes_of_released(obs.live, release, grant.message))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
     plan = make_plan(staying, grant, deletes, _creates(obs, grant.assignment, now), now)
     return replace(plan, membership=changed_membership(staying, now))

@@ -1,6 +1,6 @@
 """A job that is set aside because the operator raised at it (88). Its pods run on, and others still get what is theirs.
 
-It is decided from as little as possible: the job's name, its pods, and its last good demand.
+What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.holding import frozen_demand, member_of, stays
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
-from elastic_operator.plan.job.plan_writes import let_go
+from elastic_operator.plan.job.plan_writes import deletes_of_released
 from elastic_worker.contract import ROLE_WORKER
 
 
@@ -35,7 +35,7 @@ def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
     done.
     """
     why = "Others are entitled to its GPUs."
-    deletes = let_go(job.pods, release, why)
+    deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
     status = set_condition(

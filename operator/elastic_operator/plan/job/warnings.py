@@ -84,7 +84,7 @@ def _still_training(obs: Observation) -> str:
 
 
 def _flags_of_its_command(obs: Observation) -> str:
-    """Those in a script that the command runs, which only the launcher has read."""
+    """The flags in a script that the command runs, which only the launcher has read."""
     report = report_of(obs)
     if not report or not report.unused_flags:
         return ""

@@ -20,9 +20,9 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.facts.next_condition import condition
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.times import condition
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
@@ -155,7 +155,7 @@ class Overview:
         names = listed(sorted(self._tops[flavor]))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
-            " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
@@ -164,8 +164,8 @@ class Overview:
             return ""
         return (
             f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
-            f" {foreign} are used by pods that are no job's, which no limit stops. Delete some of those pods, or raise"
-            " borrowing.limit; until then its jobs get no more."
+            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
+            " or raise borrowing.limit; until then its jobs get no more."
         )
 
 

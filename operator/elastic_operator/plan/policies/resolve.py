@@ -219,7 +219,7 @@ def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """Namespaces that the policy asks for, in order. A namespace that it names need not exist yet."""
+    """The namespaces that the policy claims, in order. A namespace that it names need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))
