@@ -92,7 +92,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     return False
 
 
-# -- what comes of it --------------------------------------------------------------------------------------------------
+# -- the pods of a request ---------------------------------------------------------------------------------------------
 
 
 def still_provisioning(entry: Entry) -> tuple[Member, ...]:
