@@ -52,6 +52,6 @@ def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
 def _raises(work: Callable[[Sequence[T]], object], some: Sequence[T]) -> bool:
     try:
         work(some)
-    except Exception:  # noqa: BLE001 - the question is whether
+    except Exception:  # noqa: BLE001 - the question is whether it raises
         return True
     return False

@@ -276,9 +276,8 @@ class Planner:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = SteadyAllocator()
-            return self._allocator.allocate_unchecked(
-                snapshot
-            ), error  # raises again where that is no matter of looking ahead
+            # This raises again if the look ahead is not the cause.
+            return self._allocator.allocate_unchecked(snapshot), error
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 

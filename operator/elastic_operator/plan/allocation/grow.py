@@ -93,7 +93,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     account = entry.account
-    assert account is not None, "asked by `grow` for those with an account"
+    assert account is not None, "called by `grow` for entries with an account"
     master, workers = entry.missing(size)
     key = (account, entry.worker, master)
     if workers >= too_many.get(key, workers + 1):

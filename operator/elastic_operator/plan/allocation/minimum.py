@@ -89,8 +89,8 @@ def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the rest of its minimum at others' cost: parts of jobs and incomplete jobs first, then whole
-    running jobs.
+    """Make room for the rest of the entry's minimum at others' cost: parts of jobs and incomplete jobs first, then
+    whole running jobs.
     """
     need = entry.gpus_missing(entry.minimum)
     for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
@@ -125,7 +125,7 @@ def starves(state: AllocationState, entry: Entry) -> bool:
 
 
 def reserve(state: AllocationState, entry: Entry) -> None:
-    """Hold room for a part of its minimum, provided that all of it would fit on empty nodes and under the
+    """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
     need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)

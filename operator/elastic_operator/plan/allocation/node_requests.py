@@ -74,7 +74,8 @@ def request_nodes(state: AllocationState) -> None:
 
 
 def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
-    """Whether any of its pods would fit into room for pods to come, or where GPUs are kept for their owners.
+    """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
+    owners.
 
     If all of them wait already, they have left the room alone that is free now.
     """

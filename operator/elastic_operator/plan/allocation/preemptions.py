@@ -50,7 +50,9 @@ class Preemptions:
                 yield uid, owner, taker
 
     def note_given_back(self, owner: Entry) -> None:
-        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
+        """Record that the owner has got back what it had: the pods that it took now go for the entries that took from
+        it.
+        """
         took = owner.took
         self._journal.set(owner, "took", ())
         for loser, member in took:
@@ -83,7 +85,7 @@ class Preemptions:
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
     def goes_on(self, taker: Entry) -> bool:
-        """Whether pods were deleted for it within the last minute."""
+        """Whether pods were deleted for the taker within the last minute."""
         return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
 
     # -- limits --------------------------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ class Preemptions:
         return found is not None
 
     def _waits_behind(self, taker: Entry) -> bool:
-        """Whether an entry of its team that ranks before it waits for a limit on evictions.
+        """Whether an entry of the taker's team that ranks before the taker waits for a limit on evictions.
 
         Else small takers would use up the limit each minute, and a large one would never pass (138).
         """
@@ -109,7 +111,7 @@ class Preemptions:
         team = taker_of(taker).team
         return any(not one.served and one.rank < taker.rank and taker_of(one).team == team for one in ahead)
 
-    # -- who took what -------------------------------------------------------------------------------------------------
+    # -- who took which pod --------------------------------------------------------------------------------------------
 
     def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
         change = partial(self._set, member.uid)

@@ -168,7 +168,7 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    assert entry.pending is not None, "asked for foreign pods only"
+    assert entry.pending is not None, "called for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
     pending = entry.pending

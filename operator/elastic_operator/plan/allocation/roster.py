@@ -36,7 +36,7 @@ class Roster:
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
-        """The minima of `provisioning`, whatever they have of them."""
+        """The GPUs of the minima of `provisioning`, whatever part of them the entries have."""
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(

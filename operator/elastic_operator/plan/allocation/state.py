@@ -184,8 +184,8 @@ class AllocationState:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
-        there (35).
+        """Charge a member, unless its node is gone: such a pod holds nothing, although the pod's object is still there
+        (35).
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
@@ -240,7 +240,7 @@ class AllocationState:
         self.touched.add(entry)
 
     def release_all(self, entry: Entry) -> None:
-        """Give up all its members."""
+        """Give up all members of the entry."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 

@@ -24,7 +24,7 @@ _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 
 
 class Offers:
-    """Hands out units one by one. The caller has each unit go before it asks for the next one."""
+    """Hands out units one by one. The caller preempts each unit before it takes the next one."""
 
     def __init__(self, victims: Victims, account: Account) -> None:
         self._victims = victims

@@ -86,8 +86,8 @@ def give_back(state: AllocationState) -> None:
 
 
 def _prefer_own(state: AllocationState, entry: Entry) -> None:
-    """Keep its own pods instead of as many new ones, where they have their room again; without its master,
-    keep none.
+    """Keep the entry's own pods instead of as many new ones, where they have their room again; without its master, keep
+    none.
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]

@@ -244,12 +244,12 @@ def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int
 
 
 def given_within_team(state: AllocationState, taker: Entry) -> int:
-    """The GPUs that all jobs of its team have to give for its minimum.
+    """The GPUs that all jobs of the taker's team have to give for the taker's minimum.
 
     Takers without pods share the answer until something changes, because thousands of them may wait (38).
     """
     account = taker.account
-    assert account is not None, "asked for those who are charged for GPUs"
+    assert account is not None, "called for takers that are charged for GPUs"
     key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
