@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, held
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
@@ -64,7 +64,7 @@ FINISHED = make_status(completion_time=at(100), conditions=[make_condition(Condi
     ids=["unread", "deleted", "one is going", "kept at the end", "to be gone", "all", "runs", "suspended"],
 )
 def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(job, keeps):
-    assert len(held(see(job))) == keeps
+    assert len(unwanted_pods(see(job))) == keeps
 
 
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():

@@ -457,7 +457,7 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     seen = observe(job, START + 100)
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    assert seen.held_back
+    assert seen.backs_off
     assert not seen.wants_pods
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, held, stays
+from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, stays, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.set_aside import demand_aside
 from elastic_operator.plan.job_memory import Demanded, JobMemory
@@ -22,7 +22,7 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
     if known is not None and known.may_take != may_take:
         known = None
     if not obs.wants_pods:
-        demand = _as_before(known, _demand_of_held(world, job, held(obs)))
+        demand = _as_before(known, _demand_of_held(world, job, unwanted_pods(obs)))
         memory.good = None
         memory.demanded = Demanded(obs, None, (), demand, may_take)
         return

@@ -156,7 +156,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         job,
         members=members,
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
-        taken_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
+        used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         free_up_to=assignment.replicas,
         holds_place=assignment.replicas > 0,
     )

@@ -175,7 +175,7 @@ SIZES = {
         TWO, (make_job("a", 1, 3, on="n1 - n2"),), {"a": "m0 w1 +w0@n1"}
     ),
     "an index whose pod still exists is skipped": Case(
-        TWO, (make_job("a", 1, 3, on="n1 - n2", taken_indices=frozenset({0, 2})),), {"a": "m0 w1 +w3@n1"}
+        TWO, (make_job("a", 1, 3, on="n1 - n2", used_indices=frozenset({0, 2})),), {"a": "m0 w1 +w3@n1"}
     ),
     "a lost master is replaced": Case(TWO, (make_job("a", 2, 2, on="- n1"),), {"a": "w0 +m0@n1"}),
     "a lost master is replaced at the cost of the job's own surplus": Case(

@@ -116,7 +116,7 @@ def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
     assert [m.uid for m in found.members] == ["uid-master-0"]
     assert [m.uid for m in found.provisioning_pods] == ["uid-worker-0"]
     assert found.nodes_until == START + 1000
-    assert found.taken_indices == {0}
+    assert found.used_indices == {0}
 
 
 def test_pods_of_a_job_that_has_its_minimum_are_members_with_or_without_a_node():
@@ -144,7 +144,7 @@ def test_pods_that_are_being_created_wait_too():
     new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
-    assert found.taken_indices == {3}
+    assert found.used_indices == {3}
 
 
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():

@@ -71,8 +71,8 @@ class Allocator:
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
     """The takers (uids) for which a whole job is preempted in vain."""
     found = set[Entry]()
-    for entry in (entry for entry in state.preempted if entry.preempted and entry.gives):
-        as_before = not any(taker.seats or taker.gives for taker in entry.takers)
+    for entry in (entry for entry in state.preempted if entry.preempted and entry.loses_members):
+        as_before = not any(taker.seats or taker.loses_members for taker in entry.takers)
         found.update(taker for taker in entry.takers if as_before or not taker.size)
     return frozenset(taker.demand.uid for taker in found)
 

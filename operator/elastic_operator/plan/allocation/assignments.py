@@ -52,7 +52,7 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
 
 
 def _lets_go(entry: Entry) -> bool:
-    return entry.gives or bool(entry.demand.provisioning_pods)
+    return entry.loses_members or bool(entry.demand.provisioning_pods)
 
 
 def _leaving_order(entry: Entry) -> list[Member]:
@@ -71,5 +71,5 @@ def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
 
 def _free_indices(entry: Entry) -> Iterator[int]:
     pods = (*entry.demand.members, *entry.demand.provisioning_pods)
-    taken = entry.demand.taken_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
+    taken = entry.demand.used_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

@@ -84,7 +84,7 @@ class Entry:
         return len(self.kept) + len(self.seats)
 
     @property
-    def gives(self) -> bool:
+    def loses_members(self) -> bool:
         """Whether the entry gives up any member."""
         return len(self.kept) < len(self.demand.members)
 
@@ -104,7 +104,7 @@ class Entry:
         its master (13).
         """
         had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
-        return had_master and self.gives and any(seat.role == ROLE_MASTER for seat in self.seats)
+        return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
     def complete(self) -> bool:

@@ -78,7 +78,7 @@ def may_borrow_again(entry: Entry, right: Tier) -> bool:
 
 def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. Members that were to go are kept before new pods are seated."""
-    if not entry.gives or entry.starts_anew:
+    if not entry.loses_members or entry.starts_anew:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
     mark = state.journal.mark()

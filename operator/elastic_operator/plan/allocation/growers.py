@@ -32,7 +32,7 @@ def growth_key(entry: Entry, now: float) -> Hashable:
     """
     demand = entry.demand
     waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now
-    if entry.gives or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
+    if entry.loses_members or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
         return demand.uid
     return entry.master, entry.worker, entry.missing(entry.next_size or 0), demand.preemptible, entry.takes(now)
 

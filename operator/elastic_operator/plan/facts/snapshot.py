@@ -127,7 +127,7 @@ class JobDemand:
     master: PodShape
     worker: PodShape
     members: tuple[Member, ...] = ()
-    taken_indices: frozenset[int] = frozenset()
+    used_indices: frozenset[int] = frozenset()
     """The worker indices whose pod object exists."""
     holds_place: bool = False
     """Whether the job runs, or is between two incarnations: it is served with the running jobs of its priority."""

@@ -63,7 +63,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.held_back and status.retry:
+    if obs.backs_off and status.retry:
         return Phase.QUEUED, status.retry.reason
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
@@ -225,7 +225,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
     retry = obs.status.retry
-    if retry and obs.held_back:
+    if retry and obs.backs_off:
         return False, Limit.SCALE_UP_FAILED, retry.reason
-    assert grant is not None, "a job that has no say in this is suspended, held back or cannot be read"
+    assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

@@ -78,7 +78,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         master=kept_from(shape.master, avoided),
         worker=kept_from(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in obs.live),
-        taken_indices=_taken_indices(obs),
+        used_indices=_used_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
         grow_after=seconds(resized) + delay if running and resized else 0.0,
@@ -105,7 +105,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     """The demand of a job that also has these pods, which are being created (48)."""
     indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
-    more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
+    more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
     return _apart(more, {member.uid for member in members if member.node is None and pinnable})
 
@@ -207,7 +207,7 @@ def _nodes_until(obs: Observation) -> float:
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 
-def _taken_indices(obs: Observation) -> frozenset[int]:
+def _used_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, its own or of others."""
     own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
     foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)

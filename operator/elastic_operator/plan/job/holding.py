@@ -23,7 +23,7 @@ LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than that of any PriorityClass."""
 
 
-def held(obs: Observation) -> tuple[OwnPod, ...]:
+def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
     job = obs.job
     if obs.wants_pods:
@@ -90,7 +90,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         master=_shape_of(master or worker),
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
-        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
+        used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         holds_place=True,
         free_up_to=len(pods),
         failed_size=1,

@@ -42,7 +42,7 @@ class Observation:
     """Nodes on which no pod is created now, with reason and time in words (137)."""
     hold_until: float = 0.0
     """No pods are created before this time."""
-    held_back: bool = False
+    backs_off: bool = False
     """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
@@ -67,7 +67,7 @@ class Observation:
         """
         spec = self.job.spec
         waits = self.job.needs_edit or self.status.held_until
-        over = self.status.finished or self.held_back or (waits and not self.live)
+        over = self.status.finished or self.backs_off or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
 

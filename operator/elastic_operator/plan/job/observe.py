@@ -51,7 +51,7 @@ def _hold(obs: Observation, now: float) -> Observation:
     if retry is None or retry.waits_for or (retry.size is not None and obs.live):
         return obs
     until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, held_back=retry.size is not None and now < until)
+    return replace(obs, hold_until=until, backs_off=retry.size is not None and now < until)
 
 
 _TORCHRUN = (

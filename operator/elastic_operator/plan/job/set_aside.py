@@ -27,7 +27,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     if not staying:
         return None
     indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
-    return frozen_demand(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
+    return frozen_demand(replace(last, members=tuple(map(member_of, staying)), used_indices=indices))
 
 
 def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
