@@ -17,9 +17,14 @@ Order = tuple[int, bool, float, str]
 class Roster:
     """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
-    `unserved` wait for their minimum. `growers` may grow. `preprocessed` need something done before anything is
-    decided: they have members to release, or members without a node. `partial` have a size that is not allowed. Pods of
-    `provisioning` ask for new nodes; by account. `gangs` are the pending pods of each gang.
+    Beside all of them:
+        unserved       wait for their minimum
+        growers        may grow
+        preprocessed   need something done before anything is decided: they have members to release, or members without
+                       a node, or a nomination
+        partial        have a size that is not allowed
+        provisioning   have pods that request new nodes; by account
+        gangs          the pending pods of each gang
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:

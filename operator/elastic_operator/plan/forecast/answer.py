@@ -1,4 +1,4 @@
-"""What a job would get now that asks: the allocator's own answer, on the snapshot with that job in it (160).
+"""What a job would get that asks now: the allocator's own answer, on the snapshot with that job in it (160).
 
 The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
 make a job may ask.

@@ -34,7 +34,7 @@ class JobShape:
 
     @property
     def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler asks for the job's pods (10)."""
+        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
 
 
