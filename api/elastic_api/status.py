@@ -264,7 +264,7 @@ class Lender(StatusModel):
     """A quota policy whose idle guarantee the job would use."""
 
     policy: str = Field(description="Its name.")
-    gpus: int = Field(description="At most so many of its GPUs would be in use by the job; it may take them back.")
+    gpus: int = Field(description="The most of the team's GPUs that the job would use; the team may take them back.")
 
 
 class Forecast(StatusModel):

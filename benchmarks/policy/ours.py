@@ -27,7 +27,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
 from elastic_operator.plan.job.observation import Observation
@@ -129,7 +129,9 @@ class Ours:
             default_team=SETTINGS.default_team,
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
-            brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
+            eviction_limits=EvictionLimits(
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()
+            ),
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
@@ -239,12 +241,12 @@ class Ours:
     def _reserve(self, allocation: Allocation, now: float) -> None:
         """Foreign pods for which others go are nominated before."""
         for one in allocation.nominations:
-            if one.is_new and (one.losers or one.reserved):
+            if one.is_new and (one.evicts_from or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 
     def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
         """What is planned for each job is done; whether anything was."""
-        moved, taken = False, dict(allocation.taken)
+        moved, taken = False, dict(allocation.evicted_for)
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"
@@ -273,9 +275,9 @@ class Ours:
             assert made.node is not None, "every pod here can be placed"
             index = 0 if made.role == ROLE_MASTER else made.index + 1
             known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
-        if told := plan.wish:
-            known.made[told.uid] = replace(known.made[told.uid], membership=told.text)
-        changed = bool(going or plan.creates or plan.wish) or plan.status != known.job.status
+        if new := plan.membership:
+            known.made[new.uid] = replace(known.made[new.uid], membership=new.text)
+        changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
         if changed:
             known.job = replace(known.job, status=plan.status)
         return changed
@@ -285,7 +287,7 @@ class Ours:
         times = [next_change(snapshot)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.braked:
+        if allocation.over_limit:
             times += [at + MINUTE for at, _ in self._gone.values()]
         return max(snapshot.now + 1.0, min(times))
 

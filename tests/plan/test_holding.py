@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, demand_of_pods, flavor_held, held
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
@@ -64,7 +64,7 @@ FINISHED = make_status(completion_time=at(100), conditions=[make_condition(Condi
     ids=["unread", "deleted", "one is going", "kept at the end", "to be gone", "all", "runs", "suspended"],
 )
 def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(job, keeps):
-    assert len(held(see(job))) == keeps
+    assert len(unwanted_pods(see(job))) == keeps
 
 
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
@@ -139,7 +139,7 @@ class TestAJobWhoseSpecIsNoUse:
     def test_has_what_it_has_and_asks_for_no_more(self, why):
         seen = see(self.job(why, group(2)))
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
-        demand = as_it_is(demand_of(seen, shape))
+        demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
         assert (demand.sizes, demand.takes, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
 

@@ -8,7 +8,7 @@ from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import STUCK_SECONDS, UNPLACED, takes_from
+from elastic_operator.plan.job.unplaceable import UNPLACED, UNSCHEDULABLE_SECONDS, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -382,7 +382,7 @@ def is_refused_more(status, _now):
 
 
 def cannot_be_placed(status, now):
-    since = START + now - STUCK_SECONDS
+    since = START + now - UNSCHEDULABLE_SECONDS
     waiting = {"phase": "Pending", "main": MainContainer(), "unschedulable": "no cpu", "unschedulable_since": since}
     return make_job([*group(1), make_pod("worker-1", **waiting)], status=status)
 
@@ -457,7 +457,7 @@ def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more()
     seen = observe(job, START + 100)
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    assert seen.held_back
+    assert seen.backs_off
     assert not seen.wants_pods
 
 

@@ -14,7 +14,7 @@ from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.forecast.answer import Answer, no_answer
-from elastic_operator.plan.forecast.starts import MOST_STEPS, Steps
+from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed
 from elastic_operator.plan.policies.resolve import Resolved
@@ -37,7 +37,7 @@ class Life:
         self._obs: dict[str, Observation] = {}
 
     def _begin(self, *_: object) -> Steps[Answer]:
-        for _step in range(MOST_STEPS):
+        for _step in range(MAX_STEPS):
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)

@@ -52,7 +52,7 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         now=lambda: NOW,
         changed=lambda: None,
     )
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, losers={"loser": "a/loser"})])
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"loser": "a/loser"})])
     return made, metrics, told
 
 

@@ -25,7 +25,7 @@ from elastic_operator.cluster.reservation import (
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
-from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MAX_REST_SECONDS
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pod import Barred
@@ -219,7 +219,7 @@ def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_do
 
 def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
     world = World()
-    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MOST_REST_SECONDS)).decode())
+    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_REST_SECONDS)).decode())
     assert not world.look().unplannable
 
 

@@ -27,7 +27,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Brakes, PodShape
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
@@ -50,15 +50,15 @@ GPU = "nvidia.com/gpu"
 JOBS = ("first", "second")
 
 
-class Unbraked:
+class Unlimited:
     """Everybody takes what it is entitled to."""
 
     stopped, only_told = None, False
 
-    def brakes(self, _gpus: int) -> Brakes:
-        return Brakes()
+    def eviction_limits(self, _gpus: int) -> EvictionLimits:
+        return EvictionLimits()
 
-    def relief(self, _allocation: Allocation) -> float:
+    def next_capacity(self, _allocation: Allocation) -> float:
         return inf
 
 
@@ -100,7 +100,7 @@ class World:
         return Planner().observe(self.new_world().look(self.now))
 
     def decide(self) -> Decisions:
-        decisions = self.planner.decide(self.stored.look(self.now), Unbraked())
+        decisions = self.planner.decide(self.stored.look(self.now), Unlimited())
         self._forget_absent(decisions.observed)
         return decisions
 
@@ -111,7 +111,7 @@ class World:
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().look(self.now), Unbraked())
+        return Planner().decide(self.new_world().look(self.now), Unlimited())
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -349,7 +349,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
+        decided, recorded = world.decide(), record(world.stored, Unlimited(), *world.stored.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}

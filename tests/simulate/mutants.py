@@ -18,7 +18,7 @@ from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
+from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, preempt_units
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
@@ -133,7 +133,7 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
 def _one_too_many(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
-    clear(state, taker, units)
+    preempt_units(state, taker, units)
     entry = units[0].entry
     if entry.spare and entry.kept:
         state.release(entry, entry.kept[-1])
@@ -257,7 +257,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "everybody may take from everybody": _instead((Taking, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
-        (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
+        (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),

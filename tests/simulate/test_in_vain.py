@@ -319,7 +319,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
         await world.advance(30)
         assert limit_of(world, green) == Limit.AT_MAXIMUM
-        going = {uid: who for uid, who in world.operator.allocation.taken.items() if who.team == "red"}
+        going = {uid: who for uid, who in world.operator.allocation.evicted_for.items() if who.team == "red"}
         node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
         others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
         gone = next(pod for pod in others if not is_master(pod))

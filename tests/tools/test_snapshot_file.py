@@ -29,8 +29,8 @@ from elastic_operator.plan.facts.job import (
 )
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_operator.plan.facts.snapshot import (
-    Brake,
-    Brakes,
+    EvictionLimit,
+    EvictionLimits,
     Member,
     Node,
     PendingPod,
@@ -136,10 +136,10 @@ JOBS = facts(
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
 TAKERS = st.builds(Taker, WORDS, WORDS)
-BRAKES = facts(
-    Brakes,
+EVICTION_LIMITS = facts(
+    EvictionLimits,
     gone=st.dictionaries(WORDS, TAKERS, max_size=2),
-    firm=st.frozensets(st.sampled_from(Brake)),
+    firm=st.frozensets(st.sampled_from(EvictionLimit)),
     first=maybe(TAKERS),
 )
 SETTINGS = facts(
@@ -150,7 +150,7 @@ SETTINGS = facts(
     teams=some(TEAMS),
     default_team=TEAMS,
     pending_pods=st.just(()),
-    brakes=st.just(Brakes()),
+    eviction_limits=st.just(EvictionLimits()),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
 RECORDINGS = facts(
@@ -162,7 +162,7 @@ RECORDINGS = facts(
     namespaces=some(facts(Namespace)),
     pending_pods=some(facts(PendingPod, shape=SHAPES)),
     stopped=maybe(facts(Stopped)),
-    brakes=BRAKES,
+    brakes=EVICTION_LIMITS,
 )
 
 
@@ -194,7 +194,18 @@ def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
 
 def test_the_schema_describes_every_part_of_a_recording():
     described = json.loads(snapshot_file.schema())["$defs"]
-    parts = {"Recording", "RecordedJob", "Job", "OwnPod", "JobShape", "Policy", "Namespace", "Node", "Brakes", "Flavor"}
+    parts = {
+        "Recording",
+        "RecordedJob",
+        "Job",
+        "OwnPod",
+        "JobShape",
+        "Policy",
+        "Namespace",
+        "Node",
+        "EvictionLimits",
+        "Flavor",
+    }
     assert parts <= described.keys()
 
 

@@ -20,7 +20,7 @@ from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.plan.facts.useless_tries import MOST_REST_SECONDS, rest_seconds
+from elastic_operator.plan.facts.useless_tries import MAX_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
@@ -72,7 +72,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def rests(self, now: float) -> bool:
         """Whether no node is to be reserved for the pod now."""
-        return now < self.rests_until <= now + MOST_REST_SECONDS
+        return now < self.rests_until <= now + MAX_REST_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
         """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes

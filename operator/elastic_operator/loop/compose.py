@@ -21,8 +21,8 @@ from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.plan.record import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs

@@ -174,8 +174,8 @@ class Controller:
             self._metrics.pass_errors.inc()
             text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
             log.error(text, exc_info=decisions.error)
-        if decisions.stopped is None and self.planner.unsettled:
-            uids = sorted(self.planner.unsettled)
+        if decisions.stopped is None and self.planner.preempted_in_vain:
+            uids = sorted(self.planner.preempted_in_vain)
             log.warning("whole jobs lose their pods in vain: their takers, uids=%s, get nothing by it", uids)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
@@ -213,5 +213,5 @@ class Controller:
 
 def _served(allocation: Allocation) -> frozenset[str]:
     """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
-    waiting = (entry.demand.uid for entry, _ in allocation.braked)
+    waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

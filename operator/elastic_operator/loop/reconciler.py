@@ -25,8 +25,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
-from elastic_operator.plan.record import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs

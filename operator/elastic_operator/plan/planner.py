@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one record per job; the world remembers what it read,
-and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same object as
-before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers decides
-what a fresh one does; that is a property test.
+The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
+read, and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same
+object as before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers
+decides what a fresh one does; that is a property test.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.job_memory import JobMemory, Planned, same_objects
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Planned, Record, same_objects
 from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
-MOST_BLAMES = 2
-"""So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
+MAX_BLAMES = 2
+"""The most searches for a culprit in one pass; each costs several allocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
+    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
 
     `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
     is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
@@ -65,7 +65,7 @@ class Planner:
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
-        self._jobs: dict[str, Record] = {}
+        self._jobs: dict[str, JobMemory] = {}
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
@@ -84,9 +84,9 @@ class Planner:
     def forget_some(self, uids: Iterable[str]) -> None:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
-            if record := self._jobs.get(uid):
-                record.obs, record.until, record.demanded = None, -inf, None
-                record.forget_plan()
+            if memory := self._jobs.get(uid):
+                memory.obs, memory.until, memory.demanded = None, -inf, None
+                memory.forget_plan()
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
@@ -94,31 +94,31 @@ class Planner:
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
-        if record := self._jobs.get(uid):
-            record.forget_plan()
+        if memory := self._jobs.get(uid):
+            memory.forget_plan()
 
     def note(self, planned: Planned) -> None:
         """A plan was made, and begun."""
-        if record := self._jobs.get(planned.obs.job.uid):
-            record.planned = planned
+        if memory := self._jobs.get(planned.obs.job.uid):
+            memory.planned = planned
 
     def planned(self, uid: str) -> Planned | None:
         """The job's last plan; None before its first one."""
-        record = self._jobs.get(uid)
-        return record.planned if record else None
+        memory = self._jobs.get(uid)
+        return memory.planned if memory else None
 
     def all_planned(self) -> Iterator[Planned]:
         """The last plans of all jobs that have one."""
-        return (record.planned for record in self._jobs.values() if record.planned is not None)
+        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
 
     def next_due(self) -> float:
         """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
         return min((planned.due for planned in self.all_planned() if planned.due > -inf), default=inf)
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        """The jobs (uids) for which a whole job still goes in vain by the last allocation."""
-        return self._allocator.unsettled
+    def preempted_in_vain(self) -> frozenset[str]:
+        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
+        return self._allocator.preempted_in_vain
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Planner:
         self._again = set()
         if touched is None or again is None:
             return tuple(uids)
-        due = (uid for uid, record in self._jobs.items() if world.now >= record.until)
+        due = (uid for uid, memory in self._jobs.items() if world.now >= memory.until)
         some = {*touched, *again, *due}
         return [uid for uid in uids if uid in some or uid not in self._jobs]
 
@@ -158,25 +158,25 @@ class Planner:
             del self._jobs[uid]
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or as little as can be said of it while it is set aside."""
-        record = self._jobs.setdefault(uid, Record())
+        """Observe the job as it is now, or the little that is known of it while it is set aside."""
+        memory = self._jobs.setdefault(uid, JobMemory())
         try:
-            self._observe_as(world, record, world.job(uid))
+            self._observe_as(world, memory, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
             self.set_aside(world, uid, error)
 
-    def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
-        known = record.obs
-        if known is not None and known.job is job and world.now < record.until:
+    def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
+        known = memory.obs
+        if known is not None and known.job is job and world.now < memory.until:
             return known
         if job.fault or job.deleted:
-            obs, record.until = Observation(job, job.status), inf
+            obs, memory.until = Observation(job, job.status), inf
             if job.fault:
-                record.aside = None if job.unallocated else demand_while_aside(world, record, job)
+                memory.aside = None if job.unallocated else demand_while_aside(world, memory, job)
         else:
             obs = observe(job, world.now)
-            record.until = _valid_until(obs, world.now)
-        record.obs = obs
+            memory.until = _valid_until(obs, world.now)
+        memory.obs = obs
         return obs
 
     def set_aside(
@@ -185,10 +185,10 @@ class Planner:
         """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
         if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
             return None
-        record = self._jobs.setdefault(uid, Record())
+        memory = self._jobs.setdefault(uid, JobMemory())
         if self._again is not None:
             self._again.add(uid)
-        return self._observe_as(world, record, world.job(uid))
+        return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
         demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
@@ -215,10 +215,10 @@ class Planner:
 
     def _demand(self, world: World, uid: str) -> None:
         """Say what the job demands, unless it is set aside."""
-        record = self._jobs[uid]
-        if record.obs is not None and not record.obs.job.fault:
+        memory = self._jobs[uid]
+        if memory.obs is not None and not memory.obs.job.fault:
             try:
-                renew_demand(world, record, record.obs)
+                renew_demand(world, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
                 self.set_aside(world, uid, error)
 
@@ -226,7 +226,7 @@ class Planner:
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
         """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
-        for _ in range(MOST_BLAMES):
+        for _ in range(MAX_BLAMES):
             observed = self.observe(world)
             try:
                 return self._allocate(world, observed, reclaim)
@@ -255,16 +255,18 @@ class Planner:
             old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
-        snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
+        snapshot = replace(
+            observed.snapshot, now=now, eviction_limits=reclaim.eviction_limits(gpus_in(observed.snapshot))
+        )
         with self._timed():
             would_be = None
             if stopped is not None:
                 if reclaim.only_told:
-                    would_be = self._would_be_allocator.allocate(replace(snapshot, brakes=Brakes()))
+                    would_be = self._would_be_allocator.allocate(replace(snapshot, eviction_limits=EvictionLimits()))
                 snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
+        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 
@@ -274,7 +276,8 @@ class Planner:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
             self._allocator = SteadyAllocator()
-            return self._allocator.as_it_comes(snapshot), error  # raises again where that is no matter of looking ahead
+            # This raises again if the look ahead is not the cause.
+            return self._allocator.allocate_unchecked(snapshot), error
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 

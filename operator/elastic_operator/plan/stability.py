@@ -3,7 +3,7 @@
 The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
 get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
 take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
-nobody a pod. Decisions by which no job loses a pod are not looked at, as they can be undone without harm.
+nobody a pod. Decisions by which no job loses a pod are not looked at, because they can be undone without harm.
 
 No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
 whose size then changes again and again are held (`flapping.py`).
@@ -22,7 +22,7 @@ from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
-from elastic_operator.plan.job.holding import as_it_is
+from elastic_operator.plan.job.holding import frozen_demand
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
@@ -30,14 +30,14 @@ PATIENCE_SECONDS = 10.0
 REMEMBERED_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
-_MOST_TRIES = 3
-"""A pass is decided at most this often; the last decision stands."""
+_MAX_TRIES = 3
+"""A pass is decided at most this many times; the last decision stands."""
 
 
 class SteadyAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
+    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class SteadyAllocator:
         """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        """The uids of takers for which a whole job still goes in vain in the last allocation (112)."""
-        return self._now.unsettled
+    def preempted_in_vain(self) -> frozenset[str]:
+        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
+        return self._now.preempted_in_vain
 
-    def as_it_comes(self, snapshot: Snapshot) -> Allocation:
+    def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
         """What each job gets, without a look ahead."""
         return self._now.allocate(snapshot)
 
@@ -60,9 +60,9 @@ class SteadyAllocator:
         """What each job gets. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
-        for tries in range(_MOST_TRIES):
+        for tries in range(_MAX_TRIES):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MOST_TRIES - 1:
+            if not allocation.takes_away or tries == _MAX_TRIES - 1:
                 break
             more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
@@ -75,7 +75,7 @@ class SteadyAllocator:
         return allocation
 
     def _is_left_out(self, uid: str, why: str, now: float) -> bool:
-        """Whether it is left out: for ten seconds at most, or for as long as it would have two masters."""
+        """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
         since, _ = self._doubted.get(uid, (now, now))
         self._doubted[uid] = since, now
         return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
@@ -104,10 +104,10 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             )
         elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
             name = f"{job.namespace}/{job.name}"
-            told = (
+            text = (
                 f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
             )
-            found |= dict.fromkeys(first.job_takers(job.uid), told)
+            found |= dict.fromkeys(first.job_takers(job.uid), text)
     return found
 
 
@@ -120,11 +120,11 @@ def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
     """The snapshot in which these jobs keep what they have and want no more."""
     if not uids:
         return snapshot
-    return replace(snapshot, jobs=tuple(_as_it_is(job) if job.uid in uids else job for job in snapshot.jobs))
+    return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
 
 
-def _as_it_is(job: JobDemand) -> JobDemand:
-    return as_it_is(job) if job.members else replace(job, wants=False)
+def _frozen(job: JobDemand) -> JobDemand:
+    return frozen_demand(job) if job.members else replace(job, wants=False)
 
 
 # -- carried out -------------------------------------------------------------------------------------------------------
@@ -139,11 +139,11 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
         node = places.get(pending.uid) or pending.nominated
         if node:
             came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
-    nodes = tuple(_settled(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
+    nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
-    brakes = replace(snapshot.brakes, gone={**snapshot.brakes.gone, **allocation.taken})
-    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), brakes=brakes)
+    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
+    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
 
 
 def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
@@ -155,8 +155,8 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
     left = replace(
         job,
         members=members,
-        waiting=tuple(pod for pod in job.waiting if pod.uid in keep),
-        taken_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
+        provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
+        used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
         free_up_to=assignment.replicas,
         holds_place=assignment.replicas > 0,
     )
@@ -173,7 +173,7 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
         yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
 
 
-def _settled(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
+def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
     """The node when these pods of others, with their namespaces, have come, and all that leave have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node

@@ -1,4 +1,4 @@
-"""What the planner asks of the cluster, and of the rules of reclaim, at one moment."""
+"""What the planner reads of the cluster, and of the rules of reclaim, at one moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 
@@ -23,7 +23,7 @@ class World(Protocol):
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies come to."""
+        """What the quota policies amount to: teams, and the namespaces of each."""
 
     @property
     def empty(self) -> Snapshot:
@@ -42,7 +42,7 @@ class World(Protocol):
         """The jobs (uids) that were not read yet as they are now, if they are many; each is there when it is named."""
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node."""
+        """What the job's pods require of a node."""
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
@@ -86,8 +86,8 @@ class Reclaim(Protocol):
     def only_told(self) -> bool:
         """Whether what would be taken is to be worked out all the same."""
 
-    def brakes(self, gpus: int) -> Brakes:
-        """How much may be taken in a cluster of so many GPUs."""
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
+        """The limits on evictions in a cluster with that many GPUs."""
 
-    def relief(self, allocation: Allocation) -> float:
-        """Seconds until those who wait for the brakes may get more."""
+    def next_capacity(self, allocation: Allocation) -> float:
+        """Seconds until those whom a limit on evictions keeps waiting may get more."""

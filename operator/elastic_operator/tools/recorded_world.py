@@ -10,7 +10,7 @@ from math import inf
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import resolve
@@ -106,12 +106,12 @@ class RecordedReclaim:
     def __init__(self, recording: Recording) -> None:
         self.stopped: Stopped | None = recording.stopped
         self.only_told = recording.only_told
-        self._brakes = recording.brakes
+        self._eviction_limits = recording.brakes
 
-    def brakes(self, gpus: int) -> Brakes:  # noqa: ARG002 - it is recorded what came of it
+    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it
         """How much could be taken."""
-        return self._brakes
+        return self._eviction_limits
 
-    def relief(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+    def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
         """Nobody waits for the next pass."""
         return inf

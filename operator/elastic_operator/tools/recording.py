@@ -14,7 +14,7 @@ from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -57,7 +57,7 @@ class Recording:
     pending_pods: tuple[PendingPod, ...] = ()
     stopped: Stopped | None = None
     only_told: bool = False
-    brakes: Brakes = field(default_factory=Brakes)
+    brakes: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
@@ -74,7 +74,7 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
         only_told=reclaim.only_told,
-        brakes=reclaim.brakes(gpus_in(snapshot)),
+        brakes=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
 

@@ -71,7 +71,7 @@ def _observed(d: Decision) -> dict[str, Any]:
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
         "hold_until": obs.hold_until,
-        "held_back": obs.held_back,
+        "held_back": obs.backs_off,
     }
 
 

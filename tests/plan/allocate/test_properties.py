@@ -87,7 +87,7 @@ def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         new = [s.index for s in granted[job.uid].assignment.create if s.role == "worker"]
-        held = job.taken_indices | {m.index for m in job.members if m.role == "worker"}
+        held = job.used_indices | {m.index for m in job.members if m.role == "worker"}
         assert new == [i for i in range(50) if i not in held][: len(new)]
         assert sum(s.role == "master" for s in granted[job.uid].assignment.create) <= 1
 

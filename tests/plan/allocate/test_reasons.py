@@ -105,7 +105,7 @@ CASES = {
         "0 of 1 pod. 1 more needs 2 cpu on one node; GPUs are free, but 1 usable node is short of cpu. Ask for less per"
         " pod, free some, or wait.",
     ),
-    "no node has so much CPU": (
+    "no node has this much CPU": (
         [make_node("n1", 4, cpu=16)],
         [make_job("b", 1, shape=make_shape(1, cpu=32))],
         Limit.INSUFFICIENT_CPU_OR_MEMORY,

@@ -20,7 +20,7 @@ class Mistaken:
     """An allocator that takes green for entitled to half of what is red's."""
 
     def __init__(self):
-        self._real, self.unsettled = Allocator(), frozenset()
+        self._real, self.preempted_in_vain = Allocator(), frozenset()
 
     def allocate(self, snapshot):
         teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in snapshot.teams)
@@ -109,7 +109,7 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
 @pytest.mark.parametrize("repetitions", [1, 8])
 @given(snapshot=shared_snapshots(SHAPES))
 def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, snapshot):
-    with patch.object(rounds, "_MOST_REPETITIONS", repetitions):
+    with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
         found = SteadyAllocator().allocate(snapshot)
         if found.takes_away:
             after = Allocator().allocate(carried_out(snapshot, found))

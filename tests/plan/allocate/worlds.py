@@ -150,7 +150,7 @@ def _jobs(draw, name, free, shapes, delays):
         master=master,
         worker=worker,
         members=tuple(draw(st.permutations(members))),
-        taken_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
+        used_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
         holds_place=bool(members) or draw(st.booleans()),
         free_up_to=draw(st.integers(0, 8)) if delayed else 99,
         grow_after=NOW + 20 if delayed else 0.0,

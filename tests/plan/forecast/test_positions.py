@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.forecast.positions import positions, rounded, waiting
+from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 
 NODE = make_node("n1", 2)
@@ -16,7 +16,7 @@ def places(*jobs):
     """The place of each waiting job."""
     snapshot = make_snapshot([NODE], jobs, teams=TEAMS)
     allocation = allocate(snapshot)
-    return positions(waiting(snapshot.jobs, allocation), allocation)
+    return positions(queued_jobs(snapshot.jobs, allocation), allocation)
 
 
 def test_a_line_is_in_the_order_of_priority_and_age_and_each_team_has_its_own():

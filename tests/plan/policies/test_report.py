@@ -246,7 +246,7 @@ def test_foreign_pods_that_pass_the_limit_are_told_with_the_numbers():
     team = make_team("a", 2, borrow=1)
     told = condition(report(make_snapshot(nodes, (), teams=(team,))), "ForeignOverLimit")
     assert (told.status, told.reason) == ("True", "ForeignPods")
-    assert "use 4 GPUs and may use 3; 4 are used by pods that are no job's" in told.message
+    assert "use 4 GPUs and may use 3; 4 are used by pods that belong to no job" in told.message
     assert (
         condition(report(make_snapshot(nodes, (), teams=(make_team("a", 2, borrow=2),))), "ForeignOverLimit").status
         == "False"

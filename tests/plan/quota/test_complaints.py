@@ -159,7 +159,7 @@ def test_a_whole_job_is_made_again_and_evicted_again_and_again():
 
 
 def test_finished_pods_block_replacements():
-    job = make_job("a", 3, team="a", on="n1 - n1", taken_indices=frozenset({0, 1}))
+    job = make_job("a", 3, team="a", on="n1 - n1", used_indices=frozenset({0, 1}))
     assert outcome(N8, [job], teams=GUARANTEED) == {"a": "m0 w1 +w2@n1"}
 
 

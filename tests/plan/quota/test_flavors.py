@@ -98,7 +98,7 @@ CASES = {
         {"x": "", "y": "m0 w0"},
         FLAVORS,
     ),
-    "a higher priority displaces nothing of another kind": Case(
+    "a higher priority preempts nothing of another kind": Case(
         BOTH4,
         (team_of("a"),),
         (

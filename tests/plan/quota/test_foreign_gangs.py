@@ -9,12 +9,12 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.gangs import MOST_PODS
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.allocation.gangs import MAX_PODS
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_pending, on
 
@@ -120,8 +120,8 @@ def cluster(nodes, *, guaranteed, pending_pods, **more):
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
-    pods = 2 * MOST_NEW_PLACES
-    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
+    pods = 2 * MAX_NEW_PLACES
+    found = allocate(cluster(4 * MAX_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
     assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
@@ -134,8 +134,8 @@ def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_no
 
     few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
     found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
-    assert (len(found.nominations), len(found.tried_gangs)) == (0, MOST_PODS // 31)
-    large = hopeless("g0", MOST_PODS + 10)
+    assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_PODS // 31)
+    large = hopeless("g0", MAX_PODS + 10)
     assert allocate(cluster(64, guaranteed=400, pending_pods=large)).tried_gangs == {"g0"}
 
 
@@ -152,18 +152,18 @@ def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominat
 
 
 @pytest.mark.parametrize("limit", ["for_one", "in_all"])
-def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
-    brakes = Brakes(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
-    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), brakes=brakes)
+def test_a_gang_counts_as_one_taker_to_the_limits(limit):
+    limits = EvictionLimits(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
+    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
-    assert (len(found.nominations), found.braked) == (4, ()), "the first of its team in a minute may pass"
+    assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Taker("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, brakes=replace(brakes, gone=gone)))
-    assert (len(found.nominations), [braked.wanted for _, braked in found.braked]) == (0, [32])
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
+    assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Taker("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).nominations) == 4
-    found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
-    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -179,10 +179,10 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
     snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
-        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
+        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_TRIES", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
-        assert allocator.unsettled == ({"high"} if tries == 1 else set())
+        assert allocator.preempted_in_vain == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 
@@ -215,5 +215,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.taken.tally.going) == 16
+    assert len(state.preemptions.evictions.going) == 16
     assert state.journal.moves == moves

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_pending, on
 
@@ -231,16 +231,16 @@ def test_pending_pod(fact):
 
 
 def test_ways_for_many_are_made_in_several_passes():
-    nodes = tuple(make_node(f"n{i}", 2) for i in range(MOST_NEW_PLACES + 5))
+    nodes = tuple(make_node(f"n{i}", 2) for i in range(MAX_NEW_PLACES + 5))
     jobs = tuple(make_job(f"b{i}", 1, 2, team="b", on=on(f"n{i}", 2)) for i in range(len(nodes)))
     pods = tuple(make_pending(f"r{i:03}") for i in range(len(nodes)))
     snapshot = replace(make_snapshot(nodes, jobs, teams=(make_team("a", 99), make_team("b"))), pending_pods=pods)
     first = allocate(snapshot).nominations
-    assert [plan.uid for plan in first] == [pod.uid for pod in pods[:MOST_NEW_PLACES]]
+    assert [plan.uid for plan in first] == [pod.uid for pod in pods[:MAX_NEW_PLACES]]
     places = {plan.uid: plan.node for plan in first}
     promised = tuple(replace(pod, reserved=places.get(pod.uid, "")) for pod in pods)
     second = allocate(replace(snapshot, pending_pods=promised)).nominations
-    assert {plan.uid for plan in second if plan.is_new} == {pod.uid for pod in pods[MOST_NEW_PLACES:]}
+    assert {plan.uid for plan in second if plan.is_new} == {pod.uid for pod in pods[MAX_NEW_PLACES:]}
     assert {plan.uid: plan.node for plan in second if not plan.is_new} == places
 
 

@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.brakes import taker_of
-from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.allocation.eviction_limits import taker_of
+from elastic_operator.plan.facts.snapshot import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
@@ -86,15 +86,15 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
 
 
 @given(shared_snapshots(SHAPES), st.integers(0, 4), st.integers(0, 6))
-def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
+def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
     allocator = Allocator()
-    for brakes in (Brakes(), Brakes(for_one, in_all)):
-        found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
-        going = [(uid, owner.team, taker) for uid, owner, taker in state.taken.going()]
-        assert found.taken == {
+    for limits in (EvictionLimits(), EvictionLimits(for_one, in_all)):
+        found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
+        going = [(uid, owner.team, taker) for uid, owner, taker in state.preemptions.going()]
+        assert found.evicted_for == {
             uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
         }
-        assert state.taken.tally.in_all == len(found.taken)
+        assert state.preemptions.evictions.in_all == len(found.evicted_for)
 
 
 @given(shared_snapshots(SHAPES), st.data())
@@ -153,7 +153,7 @@ def _held(snapshot, uids_of, *, only_fixed=False):
         if job.preemptible and only_fixed:
             continue
         kept = uids_of(job)
-        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.waiting) if m.uid in kept))
+        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.provisioning_pods) if m.uid in kept))
     return use
 
 

@@ -22,7 +22,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.told import asks, with_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_answer, with_place
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
@@ -72,7 +72,7 @@ class Forecasts:
 
     def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
         """The status with the job's place in line, or with its answer if the job asks."""
-        if not asks(obs):
+        if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
         known = self.what_ifs.answer(obs)
@@ -111,7 +111,7 @@ class Forecasts:
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
         obs, before = self._decisions.observed.obs.get(uid), self._spent
-        if obs is not None and asks(obs):
+        if obs is not None and awaits_answer(obs):
             await self._answer(obs, self._decisions)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
 

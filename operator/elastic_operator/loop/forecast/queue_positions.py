@@ -20,7 +20,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.positions import positions, rounded, waiting
+from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
 from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
 from elastic_operator.plan.planner import Decisions
 
@@ -102,7 +102,7 @@ class QueuePositions:
     def look(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
         self.moved, self._look_at = False, time.monotonic() + LOOK_SECONDS
-        jobs = waiting(decisions.observed.snapshot.jobs, decisions.allocation)
+        jobs = queued_jobs(decisions.observed.snapshot.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
         self._drop_places(decisions)

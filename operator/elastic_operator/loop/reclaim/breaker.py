@@ -1,4 +1,4 @@
-"""Whether pods of others may go at all, and how many within a minute: the mode, the pause and the brakes (43, 138)."""
+"""Whether pods of others may go at all, and how many within a minute: the mode, the pause and the limits (43, 138)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import takewhile
 from math import inf
 
-from elastic_operator.plan.allocation.brakes import taker_of
+from elastic_operator.plan.allocation.eviction_limits import taker_of
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 MINUTE = 60.0
@@ -75,11 +75,11 @@ class Breaker:
         """Whether reclaim is only reported: DryRun."""
         return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
 
-    def brakes(self, gpus: int) -> Brakes:
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits in a cluster with that many GPUs."""
         first, kept = self._longest_waiting()
         limits = self._settings.most_evictions(gpus)
-        return Brakes(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
+        return EvictionLimits(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
 
     def _longest_waiting(self) -> tuple[Taker | None, int]:
         """The taker whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
@@ -89,16 +89,16 @@ class Breaker:
         return first, self._waiting[first][1]
 
     @cached_property
-    def _firm(self) -> frozenset[Brake]:
-        limits = (Brake.FOR_ONE, self._settings.max_evictions_per_decision)
-        limits_in_all = (Brake.IN_ALL, self._settings.max_evictions_per_minute)
-        return frozenset(brake for brake, limit in (limits, limits_in_all) if limit is not None)
+    def _firm(self) -> frozenset[EvictionLimit]:
+        limits = (EvictionLimit.FOR_ONE, self._settings.max_evictions_per_decision)
+        limits_in_all = (EvictionLimit.IN_ALL, self._settings.max_evictions_per_minute)
+        return frozenset(name for name, limit in (limits, limits_in_all) if limit is not None)
 
-    def relief(self, allocation: Allocation) -> float:
-        """Seconds until entries that a brake kept from taking may get more; infinity if there are none, or if no pod
-        has gone.
+    def next_capacity(self, allocation: Allocation) -> float:
+        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or if no
+        pod has gone.
         """
-        if not allocation.braked:
+        if not allocation.over_limit:
             return inf
         turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
@@ -109,8 +109,8 @@ class Breaker:
 
     def note_waiting(self, allocation: Allocation) -> None:
         """See which takers wait. One whose turn it is keeps the turn until its pods have gone."""
-        now, before, taking = time.monotonic(), self._waiting, allocation.taken.values()
-        waiting = ((entry, one) for entry, one in allocation.braked if one.brake is Brake.IN_ALL)
+        now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
+        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.IN_ALL)
         self._waiting = {
             taker: (before.get(taker, (now, 0))[0], one.wanted)
             for entry, one in waiting

@@ -116,9 +116,9 @@ class MakingWay:
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
         """Begin what must be done before the plan is carried out: pending pods are nominated, and then the deletions
-        are counted for the brakes.
+        are counted for the limits on evictions.
         """
-        taken = self._now.taken
+        taken = self._now.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
         if uid in self._waits_since and plan.deletes:
             self._waits_since[uid] = time.monotonic()

@@ -21,7 +21,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
-from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN
+from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN
 from elastic_operator.read.pending.pending_pod import Barred
 
 log = logging.getLogger(__name__)
@@ -80,13 +80,13 @@ class Nominator:
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
         self._by_loser = {}
-        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.losers)
+        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         if len(self._barred) > MAX_BARRED:
             self._barred.clear()
         for nomination in nominations:
-            for loser in nomination.losers:
+            for loser in nomination.evicts_from:
                 self._by_loser.setdefault(loser, []).append(nomination)
-            if nomination.reserved and nomination.is_new and not nomination.losers:
+            if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
     def makes_way(self, node: str) -> bool:
@@ -174,8 +174,8 @@ class Nominator:
             self._tell_expired(pod)
         self._metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for it."
-        if nomination.losers:
-            losers = listed(sorted(nomination.losers.values()))
+        if nomination.evicts_from:
+            losers = listed(sorted(nomination.evicts_from.values()))
             text += f" {pods(len(nomination.victims))} of {losers} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
@@ -223,7 +223,7 @@ class Nominator:
         text = f"It did not get its place on {node} in time."
         if rest:
             text += (
-                f" At least {MOST_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" At least {MAX_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
                 f" PodScheduled. No pods are evicted for it for {rest / 3600:.0f} h."
             )
         else:

@@ -30,13 +30,13 @@ class ReclaimReports:
         metrics: Metrics,
     ) -> None:
         self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
-        self._braked: frozenset[tuple[str, bool]] = frozenset()
+        self._over_limit: frozenset[tuple[str, bool]] = frozenset()
         self._reported: frozenset[str] = frozenset()
         self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
         """Report on a new allocation, made from that snapshot."""
-        self._braked_now(allocation)
+        self._report_over_limit(allocation)
         self._metrics.not_lasting.inc(len(allocation.would_not_last))
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self._times.look(snapshot, allocation)
@@ -46,13 +46,13 @@ class ReclaimReports:
         pod = self._pods.get(uid)
         return bool(pod.spec.node_name) if pod else None
 
-    def _braked_now(self, allocation: Allocation) -> None:
-        """Report each entry that a brake keeps from taking, once until it is not kept any more."""
-        before = self._braked
-        self._braked = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.braked)
-        self._metrics.breaker_open.set(len(allocation.braked))
-        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.braked))
-        for entry, one in allocation.braked:
+    def _report_over_limit(self, allocation: Allocation) -> None:
+        """Report each entry that a limit on evictions keeps waiting, once until it waits no more."""
+        before = self._over_limit
+        self._over_limit = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.over_limit)
+        self._metrics.breaker_open.set(len(allocation.over_limit))
+        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.over_limit))
+        for entry, one in allocation.over_limit:
             demand = entry.demand
             if (demand.uid, one.waits_for_a_person) in before:
                 continue

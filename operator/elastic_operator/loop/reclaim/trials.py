@@ -25,7 +25,7 @@ from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.plan.facts.useless_tries import MOST_IN_VAIN, rest_seconds
+from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN, rest_seconds
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Trials:
             for known in (self._barred, self._refusals, self._in_vain):
                 known.pop(uid, None)
             return
-        rest = rest_seconds(MOST_IN_VAIN + edits - MAX_EDITS - 1)
+        rest = rest_seconds(MAX_IN_VAIN + edits - MAX_EDITS - 1)
         log.warning(
             "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
         )

@@ -66,7 +66,7 @@ class Actor:
             if not await self._statuses.write(job, plan.status, stored=written):
                 return
             self.record_events(job, plan.events)
-        writes = [self._masters.write_membership(job, plan.wish)] if plan.wish is not None else []
+        writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
         await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)])
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
@@ -86,10 +86,10 @@ class Actor:
         if body is None:
             return
         is_edited = body.metadata.generation != job.generation or body.metadata.annotations.what_if != ONCE
-        if job.asks and is_edited:
+        if job.is_what_if and is_edited:
             return
-        version = body.metadata.resource_version if job.asks else None
-        why = "it was made for a question only" if job.asks else "ttlSecondsAfterFinished is over"
+        version = body.metadata.resource_version if job.is_what_if else None
+        why = "it was made for a question only" if job.is_what_if else "ttlSecondsAfterFinished is over"
         log.info("job=%s deleted: %s", job.key, why)
         if await apply.delete_job(self.session, job.namespace, job.name, uid=job.uid, version=version):
             self.stores.jobs.observe_deleted(job.uid)

@@ -239,5 +239,5 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 def _acts(plan: Plan) -> bool:
     """Whether the plan wants anything done beside the job's status."""
-    changes_pods = plan.deletes or plan.creates or plan.wish is not None
+    changes_pods = plan.deletes or plan.creates or plan.membership is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

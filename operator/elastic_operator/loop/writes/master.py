@@ -11,7 +11,7 @@ from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.decisions import Route, Wish
+from elastic_operator.plan.facts.decisions import Membership, Route
 from elastic_operator.plan.facts.job import Job
 from elastic_worker.contract import ANNOTATION_MEMBERSHIP
 
@@ -40,11 +40,11 @@ class Masters:
         ensured = await apply.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
         self._stores.slices.observe(ensured)
 
-    async def write_membership(self, job: Job, wish: Wish) -> None:
+    async def write_membership(self, job: Job, membership: Membership) -> None:
         """Annotate the master with the pods that are to take part. Tried again at once if somebody, such as its
         kubelet, has changed the pod and not the annotation.
         """
-        pod = self._stores.pods.get(wish.uid)
+        pod = self._stores.pods.get(membership.uid)
         for tries in count(1):
             if pod is None:
                 return
@@ -52,31 +52,31 @@ class Masters:
                 answer = await apply.annotate_pod(
                     self._session,
                     job.namespace,
-                    wish.name,
-                    uid=wish.uid,
+                    membership.name,
+                    uid=membership.uid,
                     resource_version=pod.metadata.resource_version,
-                    annotations={ANNOTATION_MEMBERSHIP: wish.text},
+                    annotations={ANNOTATION_MEMBERSHIP: membership.text},
                 )
             except NotFound:
-                self._stores.pods.observe_deleted(wish.uid)
+                self._stores.pods.observe_deleted(membership.uid)
                 return
             except Conflict:
-                before, pod = pod, await self._pod_now(job, wish)
+                before, pod = pod, await self._pod_now(job, membership)
                 if pod is not None and (tries >= MAX_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
-                log.info("job=%s pod=%s told who is to take part", job.key, wish.name)
+                log.info("job=%s pod=%s told who is to take part", job.key, membership.name)
                 self._stores.pods.observe(answer)
                 return
 
-    async def _pod_now(self, job: Job, wish: Wish) -> objects.Pod | None:
+    async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
         """The pod as it is now; None if it is gone."""
         try:
-            pod = await apply.get_pod(self._session, job.namespace, wish.name)
+            pod = await apply.get_pod(self._session, job.namespace, membership.name)
         except NotFound:
             pod = None
-        if pod is None or pod.metadata.uid != wish.uid:
-            self._stores.pods.observe_deleted(wish.uid)
+        if pod is None or pod.metadata.uid != membership.uid:
+            self._stores.pods.observe_deleted(membership.uid)
             return None
         self._stores.pods.observe(pod)
         return pod

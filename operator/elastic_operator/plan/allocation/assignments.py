@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import count
 
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
-from elastic_operator.plan.allocation.node_requests import go_on_waiting, new_roles, seats_without_pods
+from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Slot
 from elastic_operator.plan.facts.snapshot import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
-def settle_readiness(state: AllocationState) -> None:
+def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
 
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
@@ -27,22 +27,22 @@ def settle_readiness(state: AllocationState) -> None:
 
 def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
-    ask = entry.ask(seat.role)
-    if not (seat.ready or state.board.use_now(ask, seat.node)):
+    requirements = entry.requirements(seat.role)
+    if not (seat.ready or state.board.use_now(requirements, seat.node)):
         if entry.promised:
-            state.board.keep_free(ask, seat.node)
+            state.board.keep_free(requirements, seat.node)
         return False
     path = entry.account.path if entry.account else ()
-    if any(account.used_now + ask.gpus > account.limit for account in path):
+    if any(account.used_now + requirements.gpus > account.limit for account in path):
         return False
     for account in path:
-        state.journal.set(account, "used_now", account.used_now + ask.gpus)
+        state.journal.set(account, "used_now", account.used_now + requirements.gpus)
     return True
 
 
 def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
-    keep = tuple([member.uid for member in (*entry.kept, *go_on_waiting(entry))])
-    create = tuple(_slots(state, entry)) if entry.seats or entry.asks_nodes else ()
+    keep = tuple([member.uid for member in (*entry.kept, *still_provisioning(entry))])
+    create = tuple(_slots(state, entry)) if entry.seats or entry.requests_nodes else ()
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,
@@ -52,11 +52,11 @@ def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
 
 
 def _lets_go(entry: Entry) -> bool:
-    return entry.gives or bool(entry.demand.waiting)
+    return entry.loses_members or bool(entry.demand.provisioning_pods)
 
 
 def _leaving_order(entry: Entry) -> list[Member]:
-    return sorted((*entry.demand.members, *entry.demand.waiting), key=keep_order, reverse=True)
+    return sorted((*entry.demand.members, *entry.demand.provisioning_pods), key=keep_order, reverse=True)
 
 
 def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
@@ -65,11 +65,11 @@ def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
     for role in new_roles(entry):
         yield Slot(role, 0 if role == ROLE_MASTER else next(indices), None, ready=True)
     for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != ROLE_MASTER):
-        node = state.board.nodes[seat.node].name if entry.ask(seat.role).shape.pinnable else None
+        node = state.board.nodes[seat.node].name if entry.requirements(seat.role).shape.pinnable else None
         yield Slot(seat.role, 0 if seat.role == ROLE_MASTER else next(indices), node, seat.ready)
 
 
 def _free_indices(entry: Entry) -> Iterator[int]:
-    pods = (*entry.demand.members, *entry.demand.waiting)
-    taken = entry.demand.taken_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
+    pods = (*entry.demand.members, *entry.demand.provisioning_pods)
+    taken = entry.demand.used_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, serve_minimum
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, Hopeless, serve_minimum
 from elastic_operator.plan.allocation.state import AllocationState
 
-MOST_PODS = 256
+MAX_PODS = 256
 """A pass looks for places for gangs of this many pods together, and for one gang at least.
 
 A gang that gets nothing costs a plan for nearly all of its pods. Gangs that were not tried are tried in the next pass.
@@ -25,8 +25,8 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
     A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
     """
     name = gang[0].gang
-    too_many = state.tried_gangs and state.tried_pods + len(gang) > MOST_PODS
-    if state.new_places >= MOST_NEW_PLACES or (too_many and name not in state.tried_gangs):
+    too_many = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
+    if state.new_places >= MAX_NEW_PLACES or (too_many and name not in state.tried_gangs):
         return False
     state.tried_pods += len(gang)
     state.tried_gangs.add(name)
@@ -45,7 +45,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
             break
     else:
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
-        if not state.taken.brake(gang[0], taken):
+        if not state.preemptions.is_over_limit(gang[0], taken):
             return True
     state.journal.roll_back(mark)
     state.new_places = places

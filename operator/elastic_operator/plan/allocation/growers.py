@@ -1,6 +1,6 @@
-"""Jobs that may grow, by team and by what they ask for next.
+"""Jobs that may grow, by team and by what they need for their next size.
 
-The jobs of one group ask for the same. If one of them finds no room, none does, so a pass over a full cluster tries one
+The jobs of one group need the same. If one of them finds no room, none does, so a pass over a full cluster tries one
 job of each group (38).
 """
 
@@ -26,13 +26,13 @@ def turn(entry: Entry) -> Turn:
     return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
 
 
-def next_ask(entry: Entry, now: float) -> Hashable:
-    """A key for what its next size asks for; jobs with the same key can all grow, or none can. A job that must wait is
-    alone.
+def growth_key(entry: Entry, now: float) -> Hashable:
+    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait has a
+    key of its own.
     """
     demand = entry.demand
     waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now
-    if entry.gives or entry.losses or waits or entry.delayed_at(entry.next_size or 0, now):
+    if entry.loses_members or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
         return demand.uid
     return entry.master, entry.worker, entry.missing(entry.next_size or 0), demand.preemptible, entry.takes(now)
 
@@ -46,7 +46,7 @@ class Growers:
 
     def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = next_ask(entry, now), turn(entry)
+        key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=itemgetter(0))
 
@@ -121,5 +121,5 @@ class Queue:
 
 
 def may_grow(entry: Entry) -> bool:
-    """Whether it has its minimum and could reach a larger size."""
+    """Whether the entry has its minimum and could reach a larger size."""
     return entry.served and bool(entry.sizes) and entry.next_size is not None

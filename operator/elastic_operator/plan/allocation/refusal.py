@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.entry import Entry
 
 
 class Rule(Enum):
-    """What may keep a team from more GPUs, in the order in which it is told."""
+    """What may keep a team from more GPUs, in the order in which users are told."""
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether it stands whoever goes: what it counts is not to be taken back."""
+        """Whether the refusal stands whatever pods go: what the rule counts is not to be taken back."""
         return self.rule is Rule.GUARANTEE
 
 
@@ -58,7 +58,7 @@ def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need:
 
 
 def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + one.asked + need > one.limit), None)
+    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
 
 
 def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:

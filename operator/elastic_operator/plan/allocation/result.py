@@ -8,8 +8,8 @@ from functools import cached_property
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.brakes import Braked
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
@@ -60,8 +60,8 @@ class Allocation(Mapping[str, Grant]):
         return self._grants[uid]
 
     def _why(self, entry: Entry) -> Why:
-        told = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+        reason = self.would_not_last.get(entry.demand.uid)
+        return self._explainer.why(entry) if reason is None else Why(Limit.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
 
     @property
     def _state(self) -> AllocationState:
@@ -70,13 +70,13 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it was made from."""
+        """The snapshot that the allocation was made from."""
         return self._state.snapshot
 
     @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.gives for entry in self._state.touched)
+        return any(entry.loses_members for entry in self._state.touched)
 
     @property
     def accounts(self) -> Accounts:
@@ -94,7 +94,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = sorted((e for e in self._state.touched if e.gives and e.takers), key=lambda entry: entry.rank)
+        losing = sorted((e for e in self._state.touched if e.loses_members and e.takers), key=lambda entry: entry.rank)
         found = (
             Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
             for e in losing
@@ -102,9 +102,9 @@ class Allocation(Mapping[str, Grant]):
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
-    def taken(self) -> Mapping[str, Taker]:
+    def evicted_for(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.taken.tally.going
+        return self._state.preemptions.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
@@ -115,14 +115,14 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for uid, owner, taker in self._state.taken.going():
+        for uid, owner, taker in self._state.preemptions.going():
             found.setdefault(owner.demand.uid, {})[uid] = taker
         return found
 
     @cached_property
-    def braked(self) -> tuple[tuple[Entry, Braked], ...]:
-        """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
+    def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
+        """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
+        return tuple(sorted(self._state.preemptions.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
@@ -168,7 +168,7 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    assert entry.pending is not None, "asked for foreign pods only"
+    assert entry.pending is not None, "called for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
     pending = entry.pending
@@ -178,7 +178,7 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers=_named(owner for owner, _ in gone),
+        evicts_from=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 

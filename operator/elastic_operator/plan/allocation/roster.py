@@ -15,11 +15,16 @@ Order = tuple[int, bool, float, str]
 
 
 class Roster:
-    """The entries, kept up to date with the snapshot's jobs.
+    """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
-    `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
-    have members to release, or members without a node. `partial` have a size that is not allowed. Pods of `waiting` ask
-    for new nodes; by account. `gangs` are the pending pods of each gang.
+    Beside all of them:
+        unserved       wait for their minimum
+        growers        may grow
+        preprocessed   need something done before anything is decided: they have members to release, or members without
+                       a node, or a nomination
+        partial        have a size that is not allowed
+        provisioning   have pods that request new nodes; by account
+        gangs          the pending pods of each gang
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
@@ -32,11 +37,11 @@ class Roster:
         self.by_team: dict[str, list[Entry]] = {}
         self.unserved: set[Entry] = set()
         self.growers = Growers()
-        self.odd: set[Entry] = set()
+        self.preprocessed: set[Entry] = set()
         self.partial: set[Entry] = set()
-        self.waiting: dict[Account, set[Entry]] = {}
-        self.waiting_gpus: Counter[Account] = Counter()
-        """The minima of `waiting`, whatever they have of them."""
+        self.provisioning: dict[Account, set[Entry]] = {}
+        self.provisioning_gpus: Counter[Account] = Counter()
+        """The GPUs of the minima of `provisioning`, whatever part of them the entries have."""
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
@@ -69,7 +74,7 @@ class Roster:
     def _entry(self, one: JobDemand | PendingPod) -> Entry:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
-        master, worker = self._board.ask(job.master), self._board.ask(job.worker)
+        master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         team = self._accounts.team_of(job.namespace)
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
@@ -94,20 +99,20 @@ class Roster:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.growers.discard(entry)
-        for group in (self.unserved, self.odd, self.partial):
+        for group in (self.unserved, self.preprocessed, self.partial):
             group.discard(entry)
-        if entry.account and entry in self.waiting.get(entry.account, ()):
-            self.waiting[entry.account].remove(entry)
-            self.waiting_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
+        if entry.account and entry in self.provisioning.get(entry.account, ()):
+            self.provisioning[entry.account].remove(entry)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
 
     def _classify(self, entry: Entry, now: float) -> None:
         demand = entry.demand
         entry.served = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
-        if _is_odd(entry):
-            self.odd.add(entry)
-        if demand.waiting and entry.account and demand.sizes:
-            self.waiting.setdefault(entry.account, set()).add(entry)
-            self.waiting_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
+        if _needs_preprocessing(entry):
+            self.preprocessed.add(entry)
+        if demand.provisioning_pods and entry.account and demand.sizes:
+            self.provisioning.setdefault(entry.account, set()).add(entry)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
         if not (demand.wants and entry.sizes):
             return
         if not entry.served:
@@ -133,8 +138,8 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
 
 
-def _is_odd(entry: Entry) -> bool:
-    """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
+def _needs_preprocessing(entry: Entry) -> bool:
+    """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
     demand = entry.demand
     if entry.pending is not None:
         return entry.pending.promised

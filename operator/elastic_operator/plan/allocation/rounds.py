@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
+from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.allocation.preemption.preempt import give_back
@@ -20,8 +20,8 @@ from elastic_operator.plan.allocation.preemption.victims import given_within_tea
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
-_MOST_REPETITIONS = 8
-"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
+_MAX_REPETITIONS = 8
+"""The rounds of a pass are repeated at most this many times, even if they still change something (32)."""
 
 
 def serve(state: AllocationState) -> None:
@@ -30,7 +30,7 @@ def serve(state: AllocationState) -> None:
     The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
     team to take it (32).
     """
-    for _ in range(_MOST_REPETITIONS):
+    for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
         minima = Minima(state)
         for tier in Tier:
@@ -38,7 +38,7 @@ def serve(state: AllocationState) -> None:
             give_back(state)
             _grow_all(state, tier)
             give_back(state)
-        settle_sizes(state)
+        round_sizes_down(state)
         if state.journal.mark() == before:
             break
         state.divide()
@@ -56,13 +56,13 @@ class Minima:
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
         self._in_vain: dict[Hashable, int] = {}
-        """For entries that are alike: the board's `moves` when one of them was tried in vain."""
+        """For entries that are alike: the journal's `moves` when one of them was tried and got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all
         others.
 
-        An entry that is displaced in this round is tried again.
+        An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
         state.options.clear()
@@ -77,11 +77,11 @@ class Minima:
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
     def _serve(self, entry: Entry, tier: Tier) -> None:
-        """Serve the entry once in this round; before it, displaced entries of its team that rank before it."""
+        """Serve the entry once in this round; before it, preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
-        for other in sorted(self._state.displaced, key=lambda other: other.rank):
+        for other in sorted(self._state.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
         if entry.gang:
@@ -132,7 +132,7 @@ class Minima:
             self._in_vain[alike] = state.journal.moves
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether it can have its minimum with GPUs that it has already."""
+        """Whether the entry can have its minimum with GPUs that it has already."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
     def _reserve(self, entry: Entry) -> None:
@@ -165,13 +165,13 @@ def _alike(state: AllocationState, entry: Entry) -> Hashable | None:
     None for an entry that has pods, a node or a time of its own.
     """
     demand, pending = entry.demand, entry.pending
-    if entry.size or entry.displaced or (pending and pending.reserved) or state.taken.goes_on(entry):
+    if entry.size or entry.preempted or (pending and pending.reserved) or state.preemptions.goes_on(entry):
         return None
-    if demand.waiting or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
+    if demand.provisioning_pods or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
         return None
-    asks = entry.master, entry.worker, entry.minimum
+    needs = entry.master, entry.worker, entry.minimum
     takes = entry.takes(state.now), pending and pending.preempts, state.spares_whole_jobs(entry)
-    return entry.account, entry.team, demand.flavor, *asks, demand.priority, *takes, entry.losses
+    return entry.account, entry.team, demand.flavor, *needs, demand.priority, *takes, entry.times_preempted
 
 
 def _waits(entry: Entry) -> bool:
@@ -194,7 +194,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.taken.braked.pop(entry, None)
+            state.preemptions.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

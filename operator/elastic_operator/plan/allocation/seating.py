@@ -12,12 +12,12 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    spot = state.board.find(entry.ask(role), entry.near)
+    spot = state.board.find(entry.requirements(role), entry.near)
     return Seat(role, *spot) if spot is not None else None
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
-    """Seat `workers` workers, and a master if asked for. Returns False, with nothing changed, unless all of
+    """Seat `workers` workers, and with `master` also a master. Returns False, with nothing changed, unless all of
     them fit.
     """
     if not master:
@@ -30,7 +30,7 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
 
 
 def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequence[Spot]:
-    """The spots to try for the master: all of them if workers need room too, since they may need its best one."""
+    """The spots to try for the master: all of them if workers need room too, because they may need its best one."""
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:

@@ -15,9 +15,9 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
-from elastic_operator.plan.allocation.taken import Taken
 from elastic_operator.plan.facts.snapshot import Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
@@ -25,13 +25,19 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and roster of a snapshot.
 
-    `touched` are the entries that this pass has changed or tried to change, `displaced` those that lost all pods
-    meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
-    which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
-    the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
-    without a node so far that got a place at others' cost. `serial` counts how often it was renewed: what was read from
-    it before holds no more. `serving` is the gang that is being served, `tried_gangs` are the gangs served so far, with
-    `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
+    What a pass has done so far:
+        touched       the entries that the pass has changed or tried to change
+        preempted     the entries that lost all pods meanwhile
+        new_places    the number of pending pods without a node so far that got a place at others' cost
+        serving       the gang that is being served
+        tried_gangs   the gangs served so far, with `tried_pods` pods in all
+
+    What an earlier try of the same pass has found:
+        in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        split_gangs   the gangs that get nothing, because only a part of each had places (144)
+
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. `serial` is
+    the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -63,22 +69,22 @@ class AllocationState:
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
         self.touched: set[Entry] = set()
-        self.displaced: set[Entry] = set()
-        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps)
+        self.preempted: set[Entry] = set()
+        self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
+        self.requested_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        odd = sorted(self.roster.odd, key=lambda entry: entry.rank)
-        for entry in odd:
+        entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
+        for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
-        for entry in odd:
+        for entry in entries:
             self._trim(entry)
         self.divide()
-        for entry in odd:
+        for entry in entries:
             self._hold_promised(entry)
 
     @property
@@ -100,7 +106,7 @@ class AllocationState:
                     loads.setdefault(node, []).append(member)
             self._want(entry, +1)
         for node, members in loads.items():
-            self.board.settle([(member.requests, member.host_ports) for member in members], node)
+            self.board.place_members([(member.requests, member.host_ports) for member in members], node)
 
     def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
@@ -108,7 +114,7 @@ class AllocationState:
             node = entry.at.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
-                self.board.unsettle(member.requests, member.host_ports, node)
+                self.board.remove_member(member.requests, member.host_ports, node)
         self._want(entry, -1)
 
     def _want(self, entry: Entry, sign: int) -> None:
@@ -120,7 +126,7 @@ class AllocationState:
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
-            spot = self.board.find(entry.ask(member.role), entry.near) if member.node is None else None
+            spot = self.board.find(entry.requirements(member.role), entry.near) if member.node is None else None
             if spot is not None:
                 self.journal.do(
                     partial(self._count_at, entry, member, spot.node),
@@ -172,14 +178,14 @@ class AllocationState:
         """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
-    def charge(self, entry: Entry, gpus: int, *, planned: bool = False) -> None:
-        """Count so many GPUs more (or fewer) as used by the job's team."""
+    def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
+        """Count that many GPUs more (or fewer) as used by the job's team."""
         if entry.account:
-            entry.account.charge(gpus, fixed=not entry.demand.preemptible, planned=planned)
+            entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
-        there (35).
+        """Charge a member, unless its node is gone: such a pod holds nothing, although the pod's object is still there
+        (35).
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
@@ -196,12 +202,12 @@ class AllocationState:
         if entry.saves_up is not saves_up:
             self.journal.set(entry, "saves_up", saves_up)
 
-    def ask_for_nodes(self, entry: Entry) -> None:
+    def request_nodes(self, entry: Entry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
         gpus = entry.gpus_missing(entry.minimum)
-        self.journal.set(entry, "asks_nodes", True)
+        self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
-            self.journal.set(account, "asked", account.asked + gpus)
+            self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
         self.touched.add(entry)
 
@@ -229,21 +235,21 @@ class AllocationState:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.taken.changed(member.uid, goes=sign < 0)
+        self.preemptions.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
         self.touched.add(entry)
 
     def release_all(self, entry: Entry) -> None:
-        """Give up all its members."""
+        """Give up all members of the entry."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 
-    def displace(self, entry: Entry) -> None:
-        """Take all its members and seats for another job. It may come back later in the pass with the room that is
-        left.
+    def preempt_job(self, entry: Entry) -> None:
+        """Preempt the whole job: take all its members and seats for another one. It may come back later in the pass
+        with the room that is left.
         """
-        self.journal.set(entry, "displaced", True)
-        self.displaced.add(entry)
+        self.journal.set(entry, "preempted", True)
+        self.preempted.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
             self.unseat(entry, seat)
@@ -265,7 +271,7 @@ class AllocationState:
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
     def spares_whole_jobs(self, entry: Entry) -> bool:
-        """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
+        """Whether the entry may preempt no whole job in this pass, because it would lose the room again (112)."""
         return entry.demand.uid in self.in_vain
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
@@ -303,9 +309,9 @@ class AllocationState:
         self._change_seats(entry, seat, tuple(after), -1)
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
-        change, ask = partial(self._seat, entry, seat), entry.ask(seat.role)
+        change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
         load = self.board.hold if sign > 0 else self.board.release
-        load(ask.shape.requests, ask.ports, seat.node, now=seat.ready)
+        load(requirements.shape.requests, requirements.ports, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
@@ -314,7 +320,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.ask(seat.role).gpus, planned=not entry.promised)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised)
         self.touched.add(entry)
 
 

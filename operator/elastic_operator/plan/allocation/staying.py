@@ -1,4 +1,4 @@
-"""Decides which released pods of a job stay for now, since nobody knows yet whether their takers can use the room
+"""Decides which released pods of a job stay for now, because nobody knows yet whether their takers can use the room
 (139).
 
 The other pods go meanwhile, so that one taker does not keep the others waiting.

@@ -72,7 +72,7 @@ class Grant:
 class Nomination:
     """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
 
-    `uid`, `namespace` and `name` are the pending pod's. `losers` are the jobs that lose the victims: uid to name.
+    `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
     Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
     far.
     """
@@ -82,7 +82,7 @@ class Nomination:
     name: str
     node: str
     victims: tuple[str, ...] = ()
-    losers: Mapping[str, str] = field(default_factory=dict)
+    evicts_from: Mapping[str, str] = field(default_factory=dict)
     reserved: str = ""
 
     @property
@@ -149,8 +149,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
+class Membership:
+    """Who takes part in an Elastic job: `text` is written into the membership annotation of exactly that master pod."""
 
     name: str
     uid: str
@@ -161,7 +161,7 @@ class Wish:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `wish` is written to the master of an Elastic job together with the deletes.
+    `membership` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is
@@ -175,7 +175,7 @@ class Plan:
     events: tuple[Event, ...] = ()
     delete_job: bool = False
     route: Route | None = None
-    wish: Wish | None = None
+    membership: Membership | None = None
     wake_at: float | None = None
 
 

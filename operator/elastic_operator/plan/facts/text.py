@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """A message names this many things of a kind, and says how many more there are."""
 
 
@@ -18,7 +18,7 @@ def names_of(named: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted({*named.values()}))
 
 
-def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+def listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The names, the first few of them spelled out."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

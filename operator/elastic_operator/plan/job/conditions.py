@@ -26,12 +26,12 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
-    phase, told = _phase(obs, grant, now)
+    phase, text = _phase(obs, grant, now)
     status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
     admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, str, str]] = [
-        (ConditionType.READY, phase in READY_TRUE, phase, told),
-        (ConditionType.STALLED, stalled, *((phase, told) if stalled else ("Progressing", ""))),
+        (ConditionType.READY, phase in READY_TRUE, phase, text),
+        (ConditionType.STALLED, stalled, *((phase, text) if stalled else ("Progressing", ""))),
         (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
         (ConditionType.ADMITTED, granted > 0, *admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
@@ -63,7 +63,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.held_back and status.retry:
+    if obs.backs_off and status.retry:
         return Phase.QUEUED, status.retry.reason
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
@@ -75,8 +75,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
     if status.target_replicas == 0 or nodes_asked:
-        told = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
-        return Phase.QUEUED, " ".join(filter(None, told))
+        texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
+        return Phase.QUEUED, " ".join(filter(None, texts))
     return _group_phase(obs, now)
 
 
@@ -99,19 +99,19 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
     """The phase of a job that has its place: how far its group is."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.live)
-    told = f"{running} of {pods(status.target_replicas)} run."
+    text = f"{running} of {pods(status.target_replicas)} run."
     trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
-    told = f"{told} {trouble}".strip() + _kept(obs)
+    text = f"{text} {trouble}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
-            return (Phase.RESTARTING if again else Phase.STARTING), told
+            return (Phase.RESTARTING if again else Phase.STARTING), text
         until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
-        return Phase.RENDEZVOUSING, f"{told} Training waits until {until}."
+        return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not met yet"
-        return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
+        return Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}."
     if _complete(obs, now):
         return (
             Phase.RUNNING,
@@ -119,7 +119,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
             f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}",
         )
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), text
 
 
 def _failed_before(obs: Observation) -> str:
@@ -225,7 +225,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
     retry = obs.status.retry
-    if retry and obs.held_back:
+    if retry and obs.backs_off:
         return False, Limit.SCALE_UP_FAILED, retry.reason
-    assert grant is not None, "a job that has no say in this is suspended, held back or cannot be read"
+    assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

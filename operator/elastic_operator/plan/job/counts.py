@@ -25,7 +25,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
     listed = [
-        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
+        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_listed(pod, status))
         for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
     ]
     update: dict[str, object] = {
@@ -100,10 +100,11 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
     return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
 
 
-def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
+def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether the pod may be listed as Terminating before its deletion: a master whose place is still to be filled may
+    not.
 
-    That the status lists it as alive says that its number is used (`elastic_rules.losses`).
+    Where the status lists a master as alive, its number is known to be used (`elastic_rules.losses`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

@@ -1,4 +1,4 @@
-"""What one job asks of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
+"""What one job demands of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from elastic_worker.contract import ROLE_WORKER
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What a job's pods ask of a node, and the flavor of their GPUs.
+    """What a job's pods require of a node, and the flavor of their GPUs.
 
     `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are
     those of the master's pod and of the workers', as kube-scheduler sees them.
@@ -34,7 +34,7 @@ class JobShape:
 
     @property
     def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler asks for the job's pods (10)."""
+        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
 
 
@@ -49,11 +49,13 @@ def job_shape(
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
-    asked = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
-    counting = [flavor for flavor in flavors if asked <= set(flavor.resources)]
+    requested = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
+    counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
-        return JobShape(master, worker, "", _problem(sorted(asked), suitable or counting, bool(suitable)), priorities)
+        return JobShape(
+            master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
+        )
     flavor = suitable[0]
     return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
 
@@ -76,7 +78,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         master=kept_from(shape.master, avoided),
         worker=kept_from(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in obs.live),
-        taken_indices=_taken_indices(obs),
+        used_indices=_used_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
         grow_after=seconds(resized) + delay if running and resized else 0.0,
@@ -103,26 +105,26 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     """The demand of a job that also has these pods, which are being created (48)."""
     indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
-    more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
+    more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
     return _apart(more, {member.uid for member in members if member.node is None and pinnable})
 
 
 def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The demand with the pods of these uids, which have no node, as `waiting` and not as members, if they may ask for
-    nodes.
+    """The demand with the pods of these uids, which have no node, as provisioning pods and not as members, if they may
+    request nodes.
 
     They may while the other members are fewer than the minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
         return demand
-    waiting = (*demand.waiting, *(member for member in demand.members if member.uid in uids))
-    return replace(demand, members=members, waiting=waiting)
+    provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
+    return replace(demand, members=members, provisioning_pods=provisioning)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
-    """The extended resources that it asks for and that count as GPUs."""
+    """The extended resources that a pod of that shape requests and that count as GPUs."""
     return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
 
 
@@ -137,9 +139,9 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
     return replace(shape, node_selector={**shape.node_selector, **flavor.node_selector})
 
 
-def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
+def _problem(requested: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
     """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
-    resources = " and ".join(asked)
+    resources = " and ".join(requested)
     choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
     if suits:
         return (
@@ -163,8 +165,8 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     """The latest time at which one of these conditions became False; without one, when the job was created."""
-    told = [obs.status.condition(kind) for kind in conditions]
-    since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
+    known = [obs.status.condition(kind) for kind in conditions]
+    since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
@@ -179,7 +181,8 @@ def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
 
 
 def _nodes_from(obs: Observation) -> float | None:
-    """When the job may ask for new nodes: some time after it began to wait, or after it last asked in vain (49).
+    """When the job may request new nodes: some time after it began to wait, or after no node came for its last request
+    (49).
 
     A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
     minimum.
@@ -196,7 +199,7 @@ def _nodes_from(obs: Observation) -> float | None:
 
 
 def _nodes_until(obs: Observation) -> float:
-    """Until when its pods without a node ask for one; 0 if there are none."""
+    """Until when the job's pods without a node request one; 0 if there are none."""
     provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
@@ -204,7 +207,7 @@ def _nodes_until(obs: Observation) -> float:
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 
-def _taken_indices(obs: Observation) -> frozenset[int]:
+def _used_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, its own or of others."""
     own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
     foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)

@@ -31,7 +31,8 @@ from elastic_worker.contract import ROLE_MASTER
 def failure(obs: Observation, now: float) -> Observation:
     """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
 
-    A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
+    A worker that fails counts as a lost pod here: the coordinator says whose fault a failure is, and how many there
+    were.
     """
     failed = failed_pods(obs)
     if not failed or obs.spec.suspend:
@@ -100,16 +101,16 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
     """A failed master counts as a failure, but the other pods stay."""
-    obs, told, wait = count_failure(obs, master, now)
+    obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
     if not obs.live:
-        event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+        event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
     to_delete = (*obs.to_delete, (master, short_failure(master)))
-    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(told, status)))
+    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 
 
 def _had_master(obs: Observation) -> bool:

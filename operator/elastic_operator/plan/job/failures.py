@@ -38,10 +38,10 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
-    obs, told, wait = count_failure(obs, failed[0], now)
+    obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
-    event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+    event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
 
 
@@ -120,10 +120,10 @@ FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
 
 
 def has_progressed(status: JobStatus) -> bool | None:
-    """Whether the training is further than at the failures in a row; None if that cannot be told (135).
+    """Whether the training is further than at the failures in a row; None if that is not known (135).
 
     Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
-    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: that cannot be told. A
+    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: nobody knows which. A
     run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
     of this run.
     """
@@ -179,15 +179,15 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row it was started over. A size that could not be had is no such attempt."""
+    """How many times in a row the job was started over. A size that could not be had is no such attempt."""
     retry = status.retry
     return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
 
 
 def describe_failure(pod: OwnPod) -> str:
     """One failed pod in words: its name, how it failed, and the end of its message."""
-    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
-    return f"{pod.name} {short_failure(pod)}{said}"
+    detail = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
+    return f"{pod.name} {short_failure(pod)}{detail}"
 
 
 def short_failure(pod: OwnPod) -> str:
@@ -198,7 +198,7 @@ def short_failure(pod: OwnPod) -> str:
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether its main container ended badly by itself, or the pod failed without an exit code."""
+    """Whether the pod's main container ended badly by itself, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
@@ -208,7 +208,7 @@ def was_asked_to_go(pod: OwnPod) -> bool:
     """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
-    the pod was asked. A pod that ended by itself has no such deletion, as its own takes effect at once.
+    the pod was asked. A pod that ended by itself has no such deletion, because its own takes effect at once.
     """
     if pod.deleting_since is None:
         return False
@@ -235,5 +235,5 @@ def _failed_at(pod: OwnPod) -> float:
 
 
 def _known_at(pod: OwnPod, now: float) -> float:
-    """When it failed, but no later than now: nodes' clocks may be ahead."""
+    """When the pod failed, but no later than now: nodes' clocks may be ahead."""
     return min(pod.main.finished_at or now, now)

@@ -23,7 +23,7 @@ LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than that of any PriorityClass."""
 
 
-def held(obs: Observation) -> tuple[OwnPod, ...]:
+def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
     job = obs.job
     if obs.wants_pods:
@@ -50,7 +50,7 @@ def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
 
 
-def as_it_is(demand: JobDemand) -> JobDemand:
+def frozen_demand(demand: JobDemand) -> JobDemand:
     """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
 
     Without a master it has no sizes, or it would be given a place for one.
@@ -61,7 +61,7 @@ def as_it_is(demand: JobDemand) -> JobDemand:
     return replace(
         demand,
         sizes=sizes if has_master else (),
-        waiting=(),
+        provisioning_pods=(),
         nodes_from=None,
         free_up_to=count,
         failed_size=1,
@@ -90,7 +90,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         master=_shape_of(master or worker),
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
-        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
+        used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         holds_place=True,
         free_up_to=len(pods),
         failed_size=1,
@@ -118,7 +118,7 @@ def member_of(pod: OwnPod) -> Member:
 
 
 def stays(pod: OwnPod) -> bool:
-    """Whether it is alive and not being deleted."""
+    """Whether the pod is alive and not being deleted."""
     return not pod.ended and pod.deleting_since is None
 
 

@@ -1,4 +1,4 @@
-"""Which nodes with pods of a job are lost, and of which of those that are not Ready that is not known yet."""
+"""Which nodes with pods of a job are lost, and for which nodes that are not Ready this is not known yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import inf
 
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.still_training import fresh_until, still_training
-from elastic_operator.plan.job.survivors import ASK_SECONDS, decided_at, survivors
+from elastic_operator.plan.job.survivors import READ_SECONDS, decided_at, survivors
 
 
 def judge_nodes(obs: Observation, now: float) -> Observation:
@@ -19,11 +19,11 @@ def judge_nodes(obs: Observation, now: float) -> Observation:
         return obs
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
     kept = disruption.kept & due.keys() if disruption else frozenset()
-    asked_about = {node: time for node, time in due.items() if node not in kept and time > -inf}
-    training = still_training(obs.job, obs.status, asked_about, now) if asked_about else frozenset()
-    obs = _ask_the_others(obs, unready, now)
+    in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
+    obs = _read_logs_of_survivors(obs, unready, now)
     decided = decided_at(obs.job, obs.survivors, now)
-    undecided = frozenset(asked_about) if now < decided else frozenset()
+    undecided = frozenset(in_question) if now < decided else frozenset()
     wake = {node: since + patience for node, since in unready.items() if node not in due}
     wake |= dict.fromkeys(training, fresh_until(obs.job, now))
     wake |= dict.fromkeys(undecided, decided)
@@ -38,14 +38,14 @@ def judge_nodes(obs: Observation, now: float) -> Observation:
     )
 
 
-def _ask_the_others(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
+def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
     """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
     left = survivors(obs.job, obs.status, unready)
     if left is None:
         return obs
     patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
-    begins = min(times, default=inf) + patience - ASK_SECONDS
+    begins = min(times, default=inf) + patience - READ_SECONDS
     if now < begins:
         return replace(obs, wake_at=(begins,) if begins < inf else ())
     return replace(obs, survivors=left)

@@ -1,5 +1,5 @@
-"""A new master that finds no place gets the place of the highest worker, since without a master the workers
-only wait.
+"""A new master that finds no place gets the place of the highest worker, because the workers only wait without a
+master.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastic_operator.plan.job.observation import Observation, master_of
 from elastic_worker.contract import ROLE_MASTER
 
 PLACE_SECONDS = 30.0
-"""A new master has this long to find a place by itself, and as long again after each worker that goes for it."""
+"""A new master has this long to find a place by itself, and as long again after each worker that makes room for it."""
 
 
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
@@ -34,7 +34,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
 
 
 def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
-    """Whether there is no node for it, now or soon. Not if something else keeps it from being created."""
+    """Whether there is no node for the master, now or soon. False if something else keeps it from being created."""
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)

@@ -161,25 +161,27 @@ def _with_costs(status: JobStatus, report: Report) -> list[Change]:
     The next change may have been decided on before: the newest change is looked up first, then the ones before it.
     """
     history = list(status.history)
-    told = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
+    reported = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
     for index, change in enumerate(history):
-        found = next((one for one in told if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
+        found = (
+            next((one for one in reported if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
+        )
         if found is None:
             continue
         if change.pause_seconds is None:
             cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
             history[index] = change.model_copy(update=cost)
-        told = [one for one in told if one.generation < found.generation]
+        reported = [one for one in reported if one.generation < found.generation]
     return history
 
 
-def _is_of(told: GroupChange, change: Change) -> bool:
-    """Whether this change of the group, one since the last known generation, came of that change in the history."""
-    in_time = told.at >= seconds(change.time) - CLOCKS_APART_SECONDS and told.pause_seconds is not None
-    if told.reason == change.reason == MASTER_LOST:
+def _is_of(reported: GroupChange, change: Change) -> bool:
+    """Whether this change of the group, one since the last known generation, belongs to that change in the history."""
+    in_time = reported.at >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
+    if reported.reason == change.reason == MASTER_LOST:
         return in_time
-    same_way = (told.after > told.before) == (change.to > change.from_) and told.after != told.before
-    return in_time and same_way and told.after == change.to
+    same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
+    return in_time and same_way and reported.after == change.to
 
 
 def _formed(report: Report, latest: GroupChange | None) -> Event:

@@ -18,7 +18,7 @@ from elastic_operator.plan.job.losses import losses
 from elastic_operator.plan.job.lost_nodes import judge_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, stuck
+from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, unschedulable
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -51,7 +51,7 @@ def _hold(obs: Observation, now: float) -> Observation:
     if retry is None or retry.waits_for or (retry.size is not None and obs.live):
         return obs
     until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, held_back=retry.size is not None and now < until)
+    return replace(obs, hold_until=until, backs_off=retry.size is not None and now < until)
 
 
 _TORCHRUN = (
@@ -67,7 +67,7 @@ _TORCHRUN = (
     losses,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )
@@ -86,7 +86,7 @@ _ELASTIC = (
     elastic_rules.absence,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )

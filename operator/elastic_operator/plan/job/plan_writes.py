@@ -48,11 +48,13 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
     )
 
 
-def let_go(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
+def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
     """The deletion of those pods that are released (uids): highest worker index first, the master last."""
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
-    return let_go(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
+    return (
+        deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
+    )

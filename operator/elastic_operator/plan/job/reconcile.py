@@ -14,10 +14,10 @@ from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import after_the_end, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
 from elastic_operator.plan.job.master_report import take_report
+from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.plan_writes import deletes_of, let_go, make_plan, reclaimed
+from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
-from elastic_operator.plan.job.wish import changed_wish, first_wish
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -33,10 +33,10 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
         obs, grant = make_room_for_master(take_report(obs, now), grant, now)
     obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
-    deletes = (*deletes_of(obs), *let_go(obs.live, release, grant.message))
+    deletes = (*deletes_of(obs), *deletes_of_released(obs.live, release, grant.message))
     staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
     plan = make_plan(staying, grant, deletes, _creates(obs, grant.assignment, now), now)
-    return replace(plan, wish=changed_wish(staying, now))
+    return replace(plan, membership=changed_membership(staying, now))
 
 
 def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:
@@ -53,7 +53,7 @@ def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod,
     if not obs.live and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_wish(obs, gets.release, slots))
+    return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:

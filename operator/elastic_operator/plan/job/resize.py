@@ -9,7 +9,7 @@ from elastic_api.status import Limit
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.observation import Observation, end_incarnation, record
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -65,11 +65,11 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        asks = grant.limit == Limit.WAITING_FOR_NODES
+        needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
         update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = None if asks else at(now)
+        update["turn_started"] = None if needs_nodes else at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
-        if asks:
+        if needs_nodes:
             reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
@@ -83,7 +83,7 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     withdrawn = after < before and not planned
-    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
+    status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 
@@ -97,9 +97,9 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
     if obs.finishing or not grant.takers or not create or not any(pod.uid in release for pod in obs.live):
         return obs
     reason, why = why_smaller(grant)
-    told = f"{why} As many pods come elsewhere."
-    status = record(obs.status, now, size, size, reason, told)
-    return replace(obs, status=status, events=(*obs.events, Event(reason, told)))
+    text = f"{why} As many pods come elsewhere."
+    status = add_change(obs.status, now, size, size, reason, text)
+    return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
 
 
 def why_smaller(grant: Grant) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """A job that is set aside because the operator raised at it (88). Its pods run on, and others still get what is theirs.
 
-It is decided from as little as possible: the job's name, its pods, and its last good demand.
+What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import as_it_is, member_of, stays
-from elastic_operator.plan.job.observation import end_incarnation, record, set_condition
-from elastic_operator.plan.job.plan_writes import let_go
+from elastic_operator.plan.job.holding import frozen_demand, member_of, stays
+from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
+from elastic_operator.plan.job.plan_writes import deletes_of_released
 from elastic_worker.contract import ROLE_WORKER
 
 
@@ -27,7 +27,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     if not staying:
         return None
     indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
-    return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
+    return frozen_demand(replace(last, members=tuple(map(member_of, staying)), used_indices=indices))
 
 
 def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
@@ -35,7 +35,7 @@ def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
     done.
     """
     why = "Others are entitled to its GPUs."
-    deletes = let_go(job.pods, release, why)
+    deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
     status = set_condition(
@@ -51,4 +51,4 @@ def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:
     after = max(0, before - fewer)
     status = end_incarnation(status) if after == 0 else status
     update = {"target_replicas": after, "replicas": min(status.replicas, after)}
-    return record(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)
+    return add_change(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)

@@ -29,7 +29,7 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
     master, report = _asked(job, status), job.heard.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
-    if report is None or report.master_uid != master.uid:  # it has not answered yet
+    if report is None or report.master_uid != master.uid:  # the master has not answered yet
         return frozenset(due)
     if not report.world_size:
         return frozenset(node for node, time in due.items() if now < time + FORMING_SECONDS)

@@ -1,6 +1,7 @@
 """Pods that cannot be had now: refused by the API server, or without a node.
 
-They are taken back, and tried again later by themselves. If only the chosen node was in vain, they are tried at once.
+They are taken back, and tried again later without anybody's doing. If only the chosen node was wrong, they are tried
+again at once.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 from elastic_worker.contract import ROLE_MASTER
 
 BLOCKED_SECONDS = 10
-LONGEST_BLOCKED_SECONDS = 300
-"""How long pods that the API server refuses wait: at first, and doubled each time up to the longest (27)."""
-STUCK_SECONDS = 60.0
+MAX_BLOCKED_SECONDS = 300
+"""How long pods that the API server refuses wait: at first, and doubled each time up to the maximum (27)."""
+UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
 UNPLACED_SECONDS = 30
-LONGEST_UNPLACED_SECONDS = 1800
-"""How long it then waits: at first, and doubled each time up to the longest."""
+MAX_UNPLACED_SECONDS = 1800
+"""How long its next try then waits: at first, and doubled each time up to the maximum."""
 UNPLACED = "the scheduler cannot place"
-"""The first words of the reason of such a try. They mark the tries that count as in vain (139)."""
+"""The first words of the reason of a try that the scheduler placed nowhere. They mark the useless tries (139)."""
 
 
 def shut_out(obs: Observation, now: float) -> Observation:
@@ -41,8 +42,8 @@ def shut_out(obs: Observation, now: float) -> Observation:
     going = [pod for pod in obs.live if pod.uid in why]
     if not going:
         return obs
-    told = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
-    event, left = Event("PodsPlannedAnew", told), tuple(pod for pod in obs.live if pod.uid not in why)
+    text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
+    event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
@@ -66,20 +67,21 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
 def blocked(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods than there are. More are tried again later (27).
 
-    Pods that do not make the minimum go meanwhile, since they may stand in others' way, as of two jobs under one quota.
+    Pods that do not make the minimum go meanwhile, because they may be in others' way, such as two jobs under one
+    quota.
     Leaving pods may be the ones in the way, so these are waited for first.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.heard.blocked or leaving or obs.spec.suspend:
         return obs
-    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, LONGEST_BLOCKED_SECONDS)
+    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, MAX_BLOCKED_SECONDS)
     return try_later(obs, now, obs.live, obs.job.heard.blocked, least=least, times=times)
 
 
-def stuck(obs: Observation, now: float) -> Observation:
+def unschedulable(obs: Observation, now: float) -> Observation:
     """Take back pods that the scheduler cannot place, and do not try their size for a while (10).
 
-    Pods that ask for new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
+    Pods that request new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
     """
     waiting = [pod for pod in obs.live if pod.unschedulable and pod.unschedulable_since is not None]
     if not waiting:
@@ -90,8 +92,8 @@ def stuck(obs: Observation, now: float) -> Observation:
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.live if pod not in due)
-    times = UNPLACED_SECONDS, LONGEST_UNPLACED_SECONDS
-    if _asks_for_nodes(obs, due[0]):
+    times = UNPLACED_SECONDS, MAX_UNPLACED_SECONDS
+    if _requests_nodes(obs, due[0]):
         why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times, waits_for="Nodes")
     why = f"{UNPLACED} {due[0].name}: {due[0].unschedulable}"
@@ -111,18 +113,20 @@ def takes_from(retry: Retry | None) -> float:
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
-    """Whether it is a master that the others wait for. They limit that time themselves (`elastic_rules.absence`)."""
+    """Whether the pod is a master that the others wait for. They limit that time themselves
+    (`elastic_rules.absence`).
+    """
     return pod.role == ROLE_MASTER and obs.status.master_lost_time is not None
 
 
 def _patience(obs: Observation, pod: OwnPod) -> float:
-    """How long the scheduler has to place it, in seconds."""
+    """How long the scheduler has to place the pod, in seconds."""
     provisioning = obs.job.provisioning
-    return provisioning.timeout_seconds if provisioning and _asks_for_nodes(obs, pod) else STUCK_SECONDS
+    return provisioning.timeout_seconds if provisioning and _requests_nodes(obs, pod) else UNSCHEDULABLE_SECONDS
 
 
-def _asks_for_nodes(obs: Observation, pod: OwnPod) -> bool:
-    """Whether no node was chosen for it, and the pods with a node do not make the minimum."""
+def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
+    """Whether no node was chosen for the pod, and the pods with a node do not make the minimum."""
     placed = sum(member.node is not None for member in obs.live)
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
 
@@ -141,7 +145,7 @@ def try_later(
 
     The next try of a larger size comes after the first of `times`, doubled each time up to the second, and longer by up
     to half, so that two jobs in each other's way do not try together for ever. With `waits_for`, sizes are tried
-    meanwhile, and only nodes are not asked for. Tries that the scheduler placed nowhere are counted by themselves
+    meanwhile, and only new nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves
     (139).
     """
     before = obs.status.retry

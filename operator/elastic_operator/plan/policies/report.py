@@ -20,9 +20,9 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.facts.next_condition import condition
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.times import condition
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
@@ -116,7 +116,9 @@ class Overview:
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(said, policy.generation, before, now) for said in self._findings(policy, accounts)],
+            conditions=[
+                _dated(finding, policy.generation, before, now) for finding in self._findings(policy, accounts)
+            ],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -139,10 +141,10 @@ class Overview:
         kind = PolicyConditionType
         yield (kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
         yield (kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
-        told = [text for account in accounts if (text := self._overcommitted(account))]
-        yield (kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
-        told = [text for account in accounts if (text := self._foreign_over_limit(account))]
-        yield (kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
+        texts = [text for account in accounts if (text := self._overcommitted(account))]
+        yield (kind.OVERCOMMITTED, bool(texts), "GuaranteesExceedGPUs" if texts else "Covered", " ".join(texts))
+        texts = [text for account in accounts if (text := self._foreign_over_limit(account))]
+        yield (kind.FOREIGN_OVER_LIMIT, bool(texts), "ForeignPods" if texts else "WithinLimit", " ".join(texts))
         yield (kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
 
     def _overcommitted(self, account: Account) -> str:
@@ -153,7 +155,7 @@ class Overview:
         names = listed(sorted(self._tops[flavor]))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
-            " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
@@ -162,8 +164,8 @@ class Overview:
             return ""
         return (
             f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
-            f" {foreign} are used by pods that are no job's, which no limit stops. Delete some of those pods, or raise"
-            " borrowing.limit; until then its jobs get no more."
+            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
+            " or raise borrowing.limit; until then its jobs get no more."
         )
 
 
@@ -172,8 +174,8 @@ def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
     return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
 
 
-def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    kind, holds, reason, message = said
+def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
+    kind, holds, reason, message = finding
     old = next((known for known in before.conditions if known.type == kind), None)
     return condition(old, kind, "True" if holds else "False", reason, message, generation, now)
 

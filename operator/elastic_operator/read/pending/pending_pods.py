@@ -16,7 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.plan.record import same_objects
+from elastic_operator.plan.job_memory import same_objects
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of

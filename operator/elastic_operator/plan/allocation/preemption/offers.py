@@ -18,13 +18,13 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Vict
 _Listed = tuple[tuple[float, ...], int, Unit]
 """The sort key of a unit, its position in the order of listing, and the unit."""
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
-"""Heaps by account, GPUs that go, whether these are only planned (166), and whether a running job ends (150):
+"""Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
 `Victims.may_go` has one answer for all units of a heap.
 """
 
 
 class Offers:
-    """Hands out units one by one. The caller has each unit go before it asks for the next one."""
+    """Hands out units one by one. The caller preempts each unit before it takes the next one."""
 
     def __init__(self, victims: Victims, account: Account) -> None:
         self._victims = victims
@@ -53,7 +53,7 @@ class Offers:
 
     def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
         for unit in units:
-            kind = unit.planned, unit.cost is Cost.JOB
+            kind = unit.not_yet_held, unit.cost is Cost.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
 

@@ -55,13 +55,15 @@ class Options:
             return self._look(role, taking)
         pending = taker.pending and (taker.pending.preempts, taker.pending.priority)
         spares = self._state.spares_whole_jobs(taker)
-        key = (taker.team, taker.demand.priority, pending, taker.ask(role), need, self._victims.kind, spares)
+        key = (taker.team, taker.demand.priority, pending, taker.requirements(role), need, self._victims.kind, spares)
         if key not in self._state.options:
             self._state.options[key] = self._look(role, taking)
         return self._state.options[key]
 
     def _look(self, role: str, taking: Taking | None) -> Found:
-        nodes = self._taker.ask(role).host_set & (self._victims.hosts() if self._only is None else {self._only})
+        nodes = self._taker.requirements(role).host_set & (
+            self._victims.hosts() if self._only is None else {self._only}
+        )
         options = (self._option(role, node, taking) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
@@ -80,13 +82,15 @@ class Options:
 
     def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
         """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
-        ask, board = self._taker.ask(role), self._state.board
-        if not ask.gpus or taking is None:
+        requirements, board = self._taker.requirements(role), self._state.board
+        if not requirements.gpus or taking is None:
             return None
-        lacking = ask.gpus - max((board.free_gpus(node) for node in ask.hosts), default=0)
+        lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
         for entry in self._victims.weakest_first(taking, lacking):
-            for node in (node for node in _as_they_leave(entry) if node in ask.host_set):
-                option = self._option(role, node, taking) if board.free_gpus(node) >= ask.gpus - lacking else None
+            for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
+                option = (
+                    self._option(role, node, taking) if board.free_gpus(node) >= requirements.gpus - lacking else None
+                )
                 if (
                     option
                     and len(option.units) == 1
@@ -116,8 +120,11 @@ class Options:
             chosen = [one for one in chosen if one not in parts] + [unit]
             pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
             if trial and unit.entry.account:
-                gpus, lost = (unit.gpus - sum(p.gpus for p in parts)), (unit.lost - sum(p.lost for p in parts))
-                trial.take(unit.entry.account, pods=lost, planned=gpus - lost)
+                gpus, held = (
+                    (unit.gpus - sum(p.gpus for p in parts)),
+                    (unit.held_gpus - sum(p.held_gpus for p in parts)),
+                )
+                trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, taker, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, taking, gang=bool(state.serving)))
 
@@ -154,11 +161,11 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
     priority.
 
     For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
-    parts on others in vain (144).
+    parts on others for nothing (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)
-    lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
+    lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
         first, then = (
             (lost, (excess, worst.entry.demand.priority)) if gang else ((excess, worst.entry.demand.priority), lost)
@@ -170,4 +177,4 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
 def _fits_without(state: AllocationState, taker: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
     whole = {unit.entry for unit in units if unit.whole}
     loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
-    return state.board.fits_without(taker.ask(role), node, loads)
+    return state.board.fits_without(taker.requirements(role), node, loads)

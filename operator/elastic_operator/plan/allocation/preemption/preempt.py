@@ -1,7 +1,7 @@
-"""Makes room for a job by displacing others: the cheapest option for each missing pod, for all of them or none.
+"""Makes room for a job by preempting others: the cheapest option for each missing pod, for all of them or none.
 
-If a limit is in the way, room is made under the limit first. At the end of a round, each pod that was to go is kept
-after all if its takers fit elsewhere.
+If a limit is in the way, room is made under the limit first. At the end of a round, each preempted pod is kept after
+all if its takers fit elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
-from elastic_operator.plan.allocation.preemption.victims import Victims, clear
+from elastic_operator.plan.allocation.preemption.victims import Victims, preempt_units
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -19,10 +19,10 @@ from elastic_operator.plan.facts.snapshot import Member
 from elastic_worker.contract import ROLE_MASTER
 
 
-def displace(
+def preempt(
     state: AllocationState, taker: Entry, roles: Sequence[str], victims: Victims, *, only: int | None = None
 ) -> bool:
-    """Seat pods of all these roles by displacing what `victims` allow. Returns False, with nothing changed, unless all
+    """Seat pods of all these roles by preempting what `victims` allow. Returns False, with nothing changed, unless all
     fit.
 
     If `only` is given, pods go from that node only.
@@ -30,20 +30,20 @@ def displace(
     if not victims.any():
         return False
     mark, took = state.journal.mark(), len(taker.took)
-    gpus = [taker.ask(role).gpus for role in roles]
+    gpus = [taker.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, taker, sum(gpus), victims):
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
         went = (member.uid for _, member in taker.took[took:])
-        if done and (state.serving or not state.taken.brake(taker, went)):  # a gang is braked as a whole
+        if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
     state.journal.roll_back(mark)
     return False
 
 
 def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, victims: Victims) -> bool:
-    """Have the weakest units under each limit go that `need` more GPUs would pass."""
+    """Preempt the weakest units under each limit that `need` more GPUs would pass."""
     if taker.pending:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
@@ -52,7 +52,7 @@ def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, vic
             unit = offers.take_weakest(victims.taking(need))
             if unit is None:
                 return False
-            clear(state, taker, [unit])
+            preempt_units(state, taker, [unit])
     return True
 
 
@@ -63,7 +63,7 @@ def _seat(state: AllocationState, taker: Entry, role: str, need: int, options: O
         option = options.cheapest(role, need)
         if option is None:
             return False
-        clear(state, taker, option.units)
+        preempt_units(state, taker, option.units)
         seat = Seat(role, option.node, ready=False)
     state.seat(taker, seat)
     return True
@@ -71,13 +71,13 @@ def _seat(state: AllocationState, taker: Entry, role: str, need: int, options: O
 
 def _is_lent(state: AllocationState, taker: Entry, role: str) -> bool:
     """Whether the team may use an idle GPU, or it is kept for its owner."""
-    return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
+    return state.refusal(taker, taker.requirements(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
-    """Keep each pod that was to go after all, the strongest first, if its takers fit elsewhere."""
+    """Keep each preempted pod after all, the strongest first, if its takers fit elsewhere."""
     for entry in sorted(state.touched, key=lambda entry: entry.rank):
-        if len(entry.kept) == len(entry.staying) or (entry.displaced and not entry.served) or not entry.sizes:
+        if len(entry.kept) == len(entry.staying) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:
             _prefer_own(state, entry)
@@ -86,15 +86,15 @@ def give_back(state: AllocationState) -> None:
 
 
 def _prefer_own(state: AllocationState, entry: Entry) -> None:
-    """Keep its own pods instead of as many new ones, where they have their room again; without its master,
-    keep none.
+    """Keep the entry's own pods instead of as many new ones, where they have their room again; without its master, keep
+    none.
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
         if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
-        state.taken.note_given_back(entry)
+        state.preemptions.note_given_back(entry)
 
 
 def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
@@ -105,8 +105,8 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
-        gpus = entry.ask(given_up.role).gpus
-        if heir is None or state.taken.pass_on(entry, given_up.node, heir, gpus=gpus):
+        gpus = entry.requirements(given_up.role).gpus
+        if heir is None or state.preemptions.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False
@@ -128,7 +128,9 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
     if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.at.get(member.uid))
-    if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
+    if not (
+        state.has_its_room(entry, member) or any(state.board.has_room(o.requirements(seat.role)) for o, seat in seats)
+    ):
         return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
     mark, moved = state.journal.mark(), list[tuple[Entry, str]]()
     while not state.has_its_room(entry, member):

@@ -28,22 +28,23 @@ class Cost(IntEnum):
 
     OWN = 0
     """A worker of the taker itself beyond its minimum, when its master is missing."""
-    HELD = 1
+    RESERVED = 1
     """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
-    STUCK = 3
+    INCOMPLETE = 3
     """A worker of a job below its minimum (16)."""
-    STUCK_JOB = 4
-    """All pods of a job below its minimum, since its master must go."""
+    INCOMPLETE_JOB = 4
+    """All pods of a job below its minimum, because its master must go."""
     JOB = 5
     """All pods of a job that runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that go together. `members` and `seats` are those on the node in question, `gpus` are all GPUs that go, and
-    `lost` the part of these that pods hold already.
+    """Pods that go together. `members` and `seats` are those on the node in question.
+
+    `gpus` are all GPUs that go, `held_gpus` the part of these that pods hold already.
     """
 
     cost: Cost
@@ -51,28 +52,28 @@ class Unit:
     members: tuple[Member, ...]
     seats: tuple[Seat, ...]
     gpus: int
-    lost: int
+    held_gpus: int
 
     @property
     def whole(self) -> bool:
-        """Whether it is a whole job."""
-        return self.cost in (Cost.STUCK_JOB, Cost.JOB)
+        """Whether the unit is a whole job."""
+        return self.cost in (Cost.INCOMPLETE_JOB, Cost.JOB)
 
     @property
-    def planned(self) -> bool:
-        """Whether no pod goes with it."""
-        return not self.members and not self.lost
+    def not_yet_held(self) -> bool:
+        """Whether no pod goes with the unit: it has seats only."""
+        return not self.members and not self.held_gpus
 
     @property
     def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
         """What would become free on the node."""
-        asks = [self.entry.ask(seat.role) for seat in self.seats]
-        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in asks]
+        needs = [self.entry.requirements(seat.role) for seat in self.seats]
+        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in needs]
 
     @property
     def weakness(self) -> tuple[int, bool, int]:
-        """Later jobs first (lower priority, younger); within a job workers, the highest index first, then
-        the master.
+        """Sort key: later jobs first (lower priority, younger); within a job workers, the highest index first, then the
+        master.
         """
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
@@ -86,7 +87,7 @@ def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
 
 
 class Victims:
-    """What one taker that lacks `need` GPUs may displace."""
+    """What one taker that lacks `need` GPUs may preempt."""
 
     def __init__(
         self, state: AllocationState, taker: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
@@ -97,23 +98,23 @@ class Victims:
 
     @property
     def kind(self) -> tuple[bool, Cost]:
-        """Whether it is for growth, and the highest cost of any unit."""
+        """Whether the GPUs are for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
     def taking(self, need: int) -> Taking | None:
-        """A try to take that many GPUs from other teams; None for a taker that asks for none."""
+        """A try to take that many GPUs from other teams; None for a taker that wants none."""
         account = self._taker.account
         return Taking(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
-        """Whether there may be anything to displace; False is certain."""
+        """Whether there may be anything to preempt; False is certain."""
         if self._givers:
             return True
         team = [] if self._growing else self._state.roster.by_team[self._taker.team]
         return any(gives_within_team(self._state, entry, self._taker) for entry in team)
 
     def hosts(self) -> set[int]:
-        """The nodes on which there may be anything to displace."""
+        """The nodes on which there may be anything to preempt."""
         state, accounts = self._state, self._givers
         entries = [entry for account in accounts for entry in state.roster.by_account[account]]
         entries += [] if self._growing else state.roster.by_team[self._taker.team]
@@ -160,7 +161,7 @@ class Victims:
         if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
             return True
         ends_job = unit.cost is Cost.JOB
-        return taking.may(unit.entry.account, unit.gpus, planned=unit.planned, ends_job=ends_job)
+        return taking.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._taker.team
@@ -201,8 +202,8 @@ class Victims:
             return singles[: entry.spare]
         if entry.saves_up:
             goes = not self._in_team(entry) or entry.demand.priority < self._taker.demand.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.HELD) for seat in seats] if goes else []
-        return [] if entry.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
+            return [replace(_of_seat(entry, seat), cost=Cost.RESERVED) for seat in seats] if goes else []
+        return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of it is here than what goes one by one."""
@@ -210,7 +211,7 @@ class Victims:
             return None
         if entry.complete:
             return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.saves_up or entry.served else self._of_all(Cost.STUCK_JOB, entry, members, seats)
+        return None if entry.saves_up or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
 
     def _may_go_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
@@ -225,7 +226,7 @@ class Victims:
 
     def _of_all(self, cost: Cost, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
         held = sum(member.gpus for member in entry.kept)
-        coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
+        coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
 
@@ -243,12 +244,12 @@ def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int
 
 
 def given_within_team(state: AllocationState, taker: Entry) -> int:
-    """The GPUs that all jobs of its team have to give for its minimum.
+    """The GPUs that all jobs of the taker's team have to give for the taker's minimum.
 
-    Takers without pods share the answer until something changes, since thousands of them may wait (38).
+    Takers without pods share the answer until something changes, because thousands of them may wait (38).
     """
     account = taker.account
-    assert account is not None, "asked for those who are charged for GPUs"
+    assert account is not None, "called for takers that are charged for GPUs"
     key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
@@ -272,15 +273,15 @@ def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
 
 
 def _of_seat(entry: Entry, seat: Seat) -> Unit:
-    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.ask(seat.role).gpus, 0)
+    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
-def clear(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
-    """Have the units go."""
+def preempt_units(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
+    """Preempt the units for the taker."""
     for unit in units:
-        state.taken.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.preemptions.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
-            state.displace(unit.entry)
+            state.preempt_job(unit.entry)
             continue
         for seat in unit.seats:
             state.unseat(unit.entry, seat)

@@ -1,4 +1,4 @@
-"""All that is remembered of one job from pass to pass."""
+"""What the planner remembers of one job from pass to pass."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ class Planned:
     status: JobStatus
 
     def is_current(self, obs: Observation, at: float) -> bool:
-        """Whether it was made from that observation, and is not due at `at` (monotonic)."""
+        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
         return self.obs is obs and at < self.due
 
 
 @dataclass(slots=True)
-class Record:
-    """One job. Time alone changes nothing of `obs` before `until`.
+class JobMemory:
+    """What the planner remembers of one job. Time alone changes nothing of `obs` before `until`.
 
-    `good` is what it demanded when it was last observed without an error, `aside` what counts while it is set aside.
+    `good` is the job's demand when it was last observed without an error, `aside` the demand that counts while the job
+    is set aside.
     """
 
     obs: Observation | None = None

@@ -7,31 +7,38 @@ from uuid import UUID
 import pytest
 
 from elastic_api.job import MAX_REPLICAS
-from elastic_operator.plan.job.wish import MOST_NAMED, changed_wish
+from elastic_operator.plan.job.membership import MAX_NAMED, changed_membership
 from elastic_worker.coordinator import wish
-from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_wish, make_worker
+from tests.plan.elastic.jobs import (
+    make_elastic_job,
+    make_elastic_spec,
+    make_group,
+    make_master,
+    make_membership,
+    make_worker,
+)
 from tests.plan.jobs import BOTH, START, ended, group, make_grant, make_job, make_spec, plan, see, started
 
 
 def told(planned):
-    return json.loads(planned.wish.text)
+    return json.loads(planned.membership.text)
 
 
 def test_what_the_master_knows_already_is_not_told_again():
-    assert plan(make_elastic_job(make_group(1)), BOTH).wish is None
+    assert plan(make_elastic_job(make_group(1)), BOTH).membership is None
 
 
 def test_pods_that_came_are_told_under_a_higher_number_to_that_master():
-    pods = (*make_group(1, membership=make_wish("master-0", "worker-0", wish=7)), make_worker(1))
+    pods = (*make_group(1, membership=make_membership("master-0", "worker-0", wish=7)), make_worker(1))
     planned = plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-0", "worker-1"]))
-    assert (planned.wish.name, planned.wish.uid) == ("toy-master-0", "uid-master-0")
-    assert told(planned) == json.loads(make_wish("master-0", "worker-0", "worker-1", wish=8))
+    assert (planned.membership.name, planned.membership.uid) == ("toy-master-0", "uid-master-0")
+    assert told(planned) == json.loads(make_membership("master-0", "worker-0", "worker-1", wish=8))
 
 
 def test_a_pod_that_is_to_go_is_no_member_from_the_same_plan_on():
     planned = plan(make_elastic_job(make_group(2)), make_grant(keep=["master-0", "worker-0"], release=["worker-1"]))
     assert [delete.name for delete in planned.deletes] == ["toy-worker-1"]
-    assert told(planned) == json.loads(make_wish("master-0", "worker-0", wish=2))
+    assert told(planned) == json.loads(make_membership("master-0", "worker-0", wish=2))
 
 
 def test_a_pod_that_another_one_replaces_under_its_name_is_another_member():
@@ -40,16 +47,16 @@ def test_a_pod_that_another_one_replaces_under_its_name_is_another_member():
     assert {"name": "toy-worker-0", "uid": "new"} in told(planned)["members"]
 
 
-@pytest.mark.parametrize("count", [MOST_NAMED, MAX_REPLICAS])
+@pytest.mark.parametrize("count", [MAX_NAMED, MAX_REPLICAS])
 def test_what_the_largest_job_is_told_fits_into_annotations(count):
     """Beside those of the user; all of a pod's annotations may have 256 KiB."""
     spec = make_elastic_spec(allowedReplicas=list(range(2, 2 + 64)), maxReplicas=MAX_REPLICAS)
     pods = [replace(make_worker(index), uid=str(UUID(int=index)), name=f"{index:063}") for index in range(count - 1)]
-    text = changed_wish(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
+    text = changed_membership(see(make_elastic_job((make_master(), *pods), spec=spec), now=0.0), 0.0).text
     content = json.loads(text)
     assert len(text) <= 200 * 1024
     assert wish.parse(content).members == {"uid-master-0", *(pod.uid for pod in pods)}
-    assert ("name" in content["members"][0]) is (count <= MOST_NAMED)
+    assert ("name" in content["members"][0]) is (count <= MAX_NAMED)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +97,18 @@ def test_a_new_master_is_made_with_those_who_wait_and_those_who_come_with_it():
         "min": 2,
         "max": 4,
     }
-    assert planned.wish is None
+    assert planned.membership is None
 
 
 def test_nobody_is_told_anything_while_the_job_ends():
     pods = (make_master(), ended(make_worker(0), 0), make_worker(1))
-    assert plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-1"])).wish is None
+    assert plan(make_elastic_job(pods), make_grant(keep=["master-0", "worker-1"])).membership is None
 
 
 def test_in_torchrun_mode_there_is_no_such_thing():
     planned = plan(
         make_job(group(1), spec=make_spec(), status=started()), make_grant(keep=["master-0"], create=["worker-1"])
     )
-    assert planned.wish is None
+    assert planned.membership is None
     assert {(create.master_epoch, create.membership) for create in planned.creates} == {(0, "")}
     assert (planned.status.master_epoch, planned.status.master_lost_time) == (None, None)

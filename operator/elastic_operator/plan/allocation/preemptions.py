@@ -1,37 +1,37 @@
-"""What is taken in one pass: which pods go for which takers, and whether the brakes let them go (138)."""
+"""The preemptions of one pass: which pods go for which takers, and whether the limits on evictions let them (138)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from elastic_operator.plan.allocation.brakes import Braked, Tally, braked, taker_of
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, taker_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import Brakes, Member
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 
 
-class Taken:
-    """The pods of jobs that were taken for others.
+class Preemptions:
+    """The pods of jobs that were preempted in one pass.
 
-    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all: `tally`
-    counts those that go. `braked` are the entries that a brake kept from taking.
+    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all:
+    `evictions` counts those that go. `over_limit` has the takers that a limit on evictions allows no more.
 
     Args:
         keeps: Whether that job keeps that pod now.
     """
 
-    def __init__(self, journal: Journal, brakes: Brakes, *, keeps: Callable[[Entry, Member], bool]) -> None:
-        self._journal, self._brakes, self._keeps = journal, brakes, keeps
+    def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
+        self._journal, self._limits, self._keeps = journal, limits, keeps
         self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
-        self.tally = Tally(brakes.gone)
-        self.braked: dict[Entry, Braked] = {}
+        self.evictions = EvictionCount(limits.gone)
+        self.over_limit: dict[Entry, OverLimit] = {}
 
     def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
         """Record that `taker` took these members of the owner."""
         if owner is taker:
             return
-        self._journal.set(owner, "losses", owner.losses + (owner.team != taker.team))
+        self._journal.set(owner, "times_preempted", owner.times_preempted + (owner.team != taker.team))
         self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
         more = tuple((owner, member) for member in members)
         self._journal.set(taker, "took", (*taker.took, *more))
@@ -50,7 +50,9 @@ class Taken:
                 yield uid, owner, taker
 
     def note_given_back(self, owner: Entry) -> None:
-        """Record that it has got back what it had: the pods that it took now go for the entries that took from it."""
+        """Record that the owner has got back what it had: the pods that it took now go for the entries that took from
+        it.
+        """
         took = owner.took
         self._journal.set(owner, "took", ())
         for loser, member in took:
@@ -64,7 +66,7 @@ class Taken:
     def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
         """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
 
-        False if the brakes let fewer pods go for the heir; the caller then rolls back.
+        False if the limits let fewer pods go for the heir; the caller then rolls back.
         """
         lacking, passed, rest = gpus, [], []
         for owner, member in taker.took:
@@ -80,34 +82,36 @@ class Taken:
             self._journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
             self._journal.set(heir, "took", (*heir.took, (owner, member)))
             self._attribute(owner, member, heir)
-        return braked(self._brakes, heir, self.tally, len(passed), waits=False) is None
+        return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
     def goes_on(self, taker: Entry) -> bool:
-        """Whether pods were deleted for it within the last minute."""
-        return bool(self.tally.going_on) and taker_of(taker) in self.tally.going_on
+        """Whether pods were deleted for the taker within the last minute."""
+        return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
 
-    # -- brakes --------------------------------------------------------------------------------------------------------
+    # -- limits --------------------------------------------------------------------------------------------------------
 
-    def brake(self, taker: Entry, pods: Iterable[str]) -> bool:
-        """Whether a brake forbids that these pods (uids) go for it. Remembered until it is served after all."""
-        wanted = len(self.tally.going.keys() & set(pods))
+    def is_over_limit(self, taker: Entry, pods: Iterable[str]) -> bool:
+        """Whether a limit on evictions forbids that these pods (uids) go for the taker. Remembered until the taker is
+        served after all.
+        """
+        wanted = len(self.evictions.going.keys() & set(pods))
         if not wanted:
             return False
-        found = braked(self._brakes, taker, self.tally, wanted, waits=self._waits_behind(taker))
+        found = over_limit(self._limits, taker, self.evictions, wanted, waits=self._waits_behind(taker))
         if found is not None:
-            self.braked[taker] = found
+            self.over_limit[taker] = found
         return found is not None
 
     def _waits_behind(self, taker: Entry) -> bool:
-        """Whether an entry of its team that ranks before it waits for a brake.
+        """Whether an entry of the taker's team that ranks before the taker waits for a limit on evictions.
 
         Else small takers would use up the limit each minute, and a large one would never pass (138).
         """
-        ahead = (entry for entry, one in self.braked.items() if not one.waits_for_a_person)
+        ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
         team = taker_of(taker).team
         return any(not one.served and one.rank < taker.rank and taker_of(one).team == team for one in ahead)
 
-    # -- who took what -------------------------------------------------------------------------------------------------
+    # -- who took which pod --------------------------------------------------------------------------------------------
 
     def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
         change = partial(self._set, member.uid)
@@ -116,7 +120,7 @@ class Taken:
     def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
         if taken is None:
             del self.pods[uid]
-            self.tally.put(uid, None)
+            self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
         self._count(uid, goes=not self._keeps(taken[0], taken[1]))
@@ -124,4 +128,4 @@ class Taken:
     def _count(self, uid: str, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction."""
         owner, _, taker = self.pods[uid]
-        self.tally.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)
+        self.evictions.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)

@@ -1,4 +1,4 @@
-"""The brakes on reclaim: limits on how many pods of others go within a minute, for one team and for all teams (138).
+"""The limits on evictions: how many pods of others go within a minute, for one team and for all teams (138).
 
 A step that would pass a limit is not taken, and the next taker is served. So growth comes in slices, and so do many
 small jobs. A minimum is taken as a whole: if it needs more than a limit allows, it waits until an administrator raises
@@ -15,36 +15,36 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from elastic_operator.plan.facts.text import pods
 
 
 @dataclass(frozen=True, slots=True)
-class Braked:
-    """What a brake kept a taker from: `wanted` more pods of others would have gone for it.
+class OverLimit:
+    """A step that a taker does not get: `wanted` more pods of others would have gone for it.
 
-    The brake lets `limit` pods go within a minute, of which `left` were left.
+    The limit named `exceeded` lets `limit` pods go within a minute, of which `left` were left.
     """
 
-    brake: Brake
+    exceeded: EvictionLimit
     wanted: int
     limit: int
     left: int
     waits_for_a_person: bool = False
-    """Whether waiting changes nothing, as the limit itself is too low."""
+    """Whether waiting changes nothing, because the limit itself is too low."""
 
     @property
     def text(self) -> str:
         """What was wanted, the limit, and one thing to do."""
         text = f"{pods(self.wanted)} of others would have to go for it at once"
         if self.waits_for_a_person:
-            text = f"{text}, more than {self.brake} ({self.limit}) allows"
+            text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
             return f"{text}. Raise it in the operator's settings if that many evictions are intended."
-        return f"{text}, and {self.brake} ({self.limit}) leaves {self.left} for this minute. Wait."
+        return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
 def taker_of(entry: Entry) -> Taker:
-    """The team and uid under which the brakes count it.
+    """The team and uid under which the pods that go for it are counted.
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
@@ -52,7 +52,7 @@ def taker_of(entry: Entry) -> Taker:
     return Taker(team, entry.gang or entry.demand.uid)
 
 
-class Tally:
+class EvictionCount:
     """Counts the pods of others (uids) that go: those deleted within the last minute, and those that this pass takes.
 
     A pod that is both counts once, for the taker that gets its room now.
@@ -94,23 +94,26 @@ class Tally:
             self.in_all += sign
 
 
-def braked(brakes: Brakes, taker: Entry, tally: Tally, wanted: int, *, waits: bool) -> Braked | None:
-    """The brake that forbids a taker its step, for which `wanted` pods would go; None if none does.
+def over_limit(
+    limits: EvictionLimits, taker: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
+) -> OverLimit | None:
+    """The limit that forbids a taker its step, for which `wanted` pods would go; None if none does.
 
-    The tally includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to take.
+    `evictions` includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to
+    take.
     """
     who = taker_of(taker)
     entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED
-    first = tally.of_team(who.team) == tally.of(who)
-    for brake, limit, counted in (
-        (Brake.FOR_ONE, brakes.for_one, tally.of_team(who.team)),
-        (Brake.IN_ALL, brakes.in_all - brakes.kept_from(who), tally.in_all),
+    first = evictions.of_team(who.team) == evictions.of(who)
+    for name, limit, counted in (
+        (EvictionLimit.FOR_ONE, limits.for_one, evictions.of_team(who.team)),
+        (EvictionLimit.IN_ALL, limits.in_all - limits.kept_from(who), evictions.in_all),
     ):
-        lenient = entitled and brake not in brakes.firm
+        lenient = entitled and name not in limits.firm
         if wanted and counted > limit and not (lenient and first):
-            most = brakes.in_all if brake is Brake.IN_ALL else limit
+            most = limits.in_all if name is EvictionLimit.IN_ALL else limit
             left = max(0, limit - counted + wanted)
-            return Braked(brake, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
-    if wanted and waits and who not in tally.going_on:
-        return Braked(Brake.FOR_ONE, wanted, brakes.for_one, 0)
+            return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
+    if wanted and waits and who not in evictions.going_on:
+        return OverLimit(EvictionLimit.FOR_ONE, wanted, limits.for_one, 0)
     return None

@@ -1,4 +1,4 @@
-"""The brakes on reclaim, as part of the allocation: what counts, for whom, and who is said to wait for them."""
+"""The limits on evictions, as part of the allocation: what counts, for whom, and who is said to wait for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.allocation.brakes import Tally
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import on
 
@@ -21,34 +21,34 @@ def replicas(allocation):
     return {uid: allocation[uid].assignment.replicas for uid in allocation}
 
 
-def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_brake():
+def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit():
     jobs = (
         make_job("large", 4, team="red"),
         make_job("low", 8, team="blue", on=on("n1", 8), priority=-1),
         make_job("high", 2, team="blue", priority=1),
     )
-    found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(2, 100)))
+    found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 100)))
     assert replicas(found) == {"large": 4, "low": 0, "high": 2}
-    assert found.braked == ()
-    assert found.taken == {}
+    assert found.over_limit == ()
+    assert found.evicted_for == {}
 
 
 def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    first = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(4, 4)))
+    first = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
     assert replicas(first) == {"large": 4, "low": 4}
-    again = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(4, 4, gone=first.taken)))
-    assert again.taken == first.taken
-    assert again.braked == ()
+    again = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4, gone=first.evicted_for)))
+    assert again.evicted_for == first.evicted_for
+    assert again.over_limit == ()
 
 
 def test_what_went_for_another_team_counts_for_all_together_only():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     gone = {f"gone-{i}": Taker("green", "other") for i in range(3)}
-    for brakes, served in ((Brakes(4, 7, gone=gone), 4), (Brakes(4, 6, gone=gone), 0)):
-        found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=brakes))
+    for limits, served in ((EvictionLimits(4, 7, gone=gone), 4), (EvictionLimits(4, 6, gone=gone), 0)):
+        found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
-        assert [one.brake for _, one in found.braked] == ([] if served else [Brake.IN_ALL])
+        assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.IN_ALL])
 
 
 def test_a_limit_that_nobody_set_lets_one_taker_of_a_team_within_its_guarantee_pass():
@@ -56,9 +56,11 @@ def test_a_limit_that_nobody_set_lets_one_taker_of_a_team_within_its_guarantee_p
     others = {"gone": Taker("red", "another")}
     own = {"gone": Taker("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
-        found = allocate(make_snapshot(N8, jobs, teams=TEAMS, brakes=Brakes(2, 2, gone=gone, firm=frozenset())))
+        found = allocate(
+            make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 2, gone=gone, firm=frozenset()))
+        )
         assert found["large"].assignment.replicas == served
-        assert not any(one.waits_for_a_person for _, one in found.braked)
+        assert not any(one.waits_for_a_person for _, one in found.over_limit)
 
 
 def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
@@ -69,25 +71,25 @@ def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
     )
     teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
     gone = {"gone": Taker("blue", "other")}
-    brakes = Brakes(4, 4, gone=gone, first=Taker("red", "gang"), kept=4)
-    found = allocate(make_snapshot(N8, jobs, teams=teams, brakes=brakes))
+    limits = EvictionLimits(4, 4, gone=gone, first=Taker("red", "gang"), kept=4)
+    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
-    found = allocate(make_snapshot(N8, jobs, teams=teams, brakes=replace(brakes, gone={})))
+    found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, gone={})))
     assert replicas(found) == {"gang": 4, "first": 0, "low": 4}
-    assert next(one.text for _, one in found.braked).endswith("leaves 0 for this minute. Wait.")
+    assert next(one.text for _, one in found.over_limit).endswith("leaves 0 for this minute. Wait.")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
 def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
     gone = {"a": Taker("red", "1"), "e": Taker("blue", "3")}
-    tally, going = Tally(gone), {}
+    evictions, going = EvictionCount(gone), {}
     for uid, taker in steps:
         taker = taker and Taker(taker[0], str(taker[1]))
-        tally.put(uid, taker)
+        evictions.put(uid, taker)
         going.pop(uid, None)
         going |= {uid: taker} if taker else {}
         total = list({**gone, **going}.values())
-        assert tally.going == going
-        assert tally.in_all == len(total)
-        assert tally.of_team("red") == sum(one.team == "red" for one in total)
-        assert tally.of(Taker("red", "2")) == total.count(Taker("red", "2"))
+        assert evictions.going == going
+        assert evictions.in_all == len(total)
+        assert evictions.of_team("red") == sum(one.team == "red" for one in total)
+        assert evictions.of(Taker("red", "2")) == total.count(Taker("red", "2"))
