@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Any
 
@@ -30,3 +31,19 @@ def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> No
     controller = World(Moments(), Random(1)).operator.controller
     found = {type(one) for one in parts_of(controller) if hasattr(one, "keep_only")}
     assert found - set(OF_OTHERS) == {type(one) for one in controller.of_jobs}
+
+
+def test_a_leader_that_ends_leaves_no_listener_in_the_stores_that_outlive_it() -> None:
+    operator = World(Moments(), Random(1)).operator
+    listeners = operator.stores.jobs._listeners
+    of_the_process = listeners[:1]
+    assert len(listeners) > 1
+
+    async def term() -> None:
+        leading = asyncio.create_task(operator.controller.run())
+        await asyncio.sleep(0)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+
+    asyncio.run(term())
+    assert listeners == of_the_process

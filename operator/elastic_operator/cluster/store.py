@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
@@ -72,11 +73,15 @@ class Store(Generic[T]):
         """All objects, as they are now."""
         return tuple(self._by_uid.values())
 
-    def subscribe(self, listener: Listener[T]) -> None:
-        """Call `listener` at each change from now on, and now for each object that is there already."""
+    def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
+        """Call `listener` at each change from now on, and now for each object that is there already.
+
+        Returns what ends it.
+        """
         self._listeners.append(listener)
         for obj in self.values():
             self._call(listener, None, obj)
+        return partial(self._listeners.remove, listener)
 
     def observe(self, obj: T) -> None:
         """Take in an object from a list, a watch or a write's answer. Older states than the known one are ignored."""

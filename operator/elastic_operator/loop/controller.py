@@ -103,6 +103,7 @@ class Controller:
             await self.nominator.stop()
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
+            self.world.close()
 
     async def _read_ahead(self) -> None:
         """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""

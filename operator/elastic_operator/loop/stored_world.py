@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.store import Listener
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
@@ -81,7 +80,15 @@ class StoredWorld:
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and the surroundings: read at each look."""
         self._touched: Collection[str] | None = None
-        self._stores.jobs.subscribe(_touching(self._changed))
+        self._end_touching = self._stores.jobs.subscribe(self._touch)
+
+    def close(self) -> None:
+        """Hear of no more changes: the stores outlive a leader's term."""
+        self._end_touching()
+        self.reader.external_changes.close()
+
+    def _touch(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
     def policies(self) -> Resolved:
@@ -263,17 +270,6 @@ class StoredWorld:
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised at a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
-
-
-def _touching(changed: Touched[str]) -> Listener[objects.CustomObject]:
-    """A listener that holds nothing of the world, because the store outlives a leader's term."""
-
-    def touch(old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        for body in (old, new):
-            if body is not None:
-                changed.add(body.metadata.uid)
-
-    return touch
 
 
 def _without_contents(settings: Settings) -> Snapshot:

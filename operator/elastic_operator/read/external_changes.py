@@ -30,7 +30,8 @@ class ExternalChanges:
         self._seen: tuple[Openness, Resolved, Mapping[str, Resources]] | None = None
         self.since = 0.0
         """The time of the last change, at the last look (epoch seconds)."""
-        jobs.subscribe(self._job_changed)
+        self.close = jobs.subscribe(self._job_changed)
+        """Ends it: the store outlives a leader's term."""
 
     def look(self, openness: Openness, policies: Resolved, now: float) -> None:
         """Note what has changed since the last look."""
