@@ -71,7 +71,10 @@ def scale(
         rest_report.show(resting, page)
         return
     plan = Scenario(jobs=jobs, size=size, tries=tries)
-    figures, came = run(plan, name=name, replicas=replicas, keep=keep, progress=progress, minutes=minutes, rate=rate)
+    figures, came, broken = run(
+        plan, name=name, replicas=replicas, keep=keep, progress=progress, minutes=minutes, rate=rate
+    )
+    page = None if broken else page
     if figures:
         told = report.markdown(figures)
         picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
@@ -85,6 +88,7 @@ def scale(
             renew(page, came.markdown(), begin=churned.RENEWED_BY)
         print(f"\n{came.markdown()}")
     print(report.line(figures, came.summary() if came else {}), flush=True)
+    invariants.must_hold(broken)
 
 
 def run(
@@ -96,10 +100,10 @@ def run(
     progress: Progress,
     minutes: float = 0.0,
     rate: float = 0.0,
-) -> tuple[Figures | None, Churned | None]:
-    """Everything, in a cluster of that name; BenchError if it does not come about, or something does not hold.
+) -> tuple[Figures | None, Churned | None, list[invariants.Violation]]:
+    """Everything, in a cluster of that name, with all that did not hold meanwhile; BenchError if it cannot be measured.
 
-    Jobs come and go for so many minutes, if any. Nothing else is measured where a rate of pods a second is given.
+    Jobs come and go for that many minutes, if any. Nothing else is measured where a rate of pods a second is given.
     """
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
@@ -115,8 +119,8 @@ def run(
         with progress.step("what must hold at every moment, in the log of all writes"):
             place.quiet()
             writes, unsure = place.audit.read(), place.audit.unsure
-            invariants.must_hold(writes, unsure=unsure, gpus=GPUS_PER_NODE, most=plan.size)
-        return figures, came
+            broken = invariants.violations(writes, unsure=unsure, gpus=GPUS_PER_NODE, most=plan.size)
+        return figures, came, broken
 
 
 def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress: Progress) -> rest.Resting:

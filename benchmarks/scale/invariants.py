@@ -8,7 +8,7 @@ the server gave up counts as one, a creation does not. So a violation that is fo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -65,9 +65,9 @@ def violations(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: i
     return [*world.found, *world.left()]
 
 
-def must_hold(writes: Iterable[Write], *, unsure: Iterable[Write] = (), gpus: int, most: int) -> None:
-    """BenchError where something does not."""
-    if found := violations(writes, unsure=unsure, gpus=gpus, most=most):
+def must_hold(found: Sequence[Violation]) -> None:
+    """BenchError where something did not."""
+    if found:
         told = "\n".join(map(str, found[:TOLD]))
         raise BenchError(f"{len(found)} times something did not hold that must; times are the audit log's:\n{told}")
 

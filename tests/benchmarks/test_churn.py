@@ -143,8 +143,8 @@ def test_the_error_names_the_pods_the_node_and_the_moments():
     writes = [*RUNS, created(OTHER, 3), bound(OTHER, 4)]
     told = r"00:00:04.* node n .*a-master-0 \(created 00:00:01.*on n since 00:00:02.*b-master-0 \(created 00:00:03"
     with pytest.raises(BenchError, match=told):
-        must_hold(writes, gpus=1, most=2)
-    must_hold(writes, gpus=2, most=2)
+        must_hold(violations(writes, gpus=1, most=2))
+    must_hold(violations(writes, gpus=2, most=2))
 
 
 def test_the_log_says_where_a_pod_is_bound_that_a_job_has_ended_and_that_a_deletion_is_at_once():
@@ -162,6 +162,18 @@ def test_the_log_says_where_a_pod_is_bound_that_a_job_has_ended_and_that_a_delet
     by_body = request_of({**event, "requestURI": "/", "requestObject": {"gracePeriodSeconds": 0}})
     assert (by_body.at_once, by_body.node) == (True, "")
     assert request_of({**event, "requestObject": {"status": {"completionTime": "2026-01-01T00:00:00Z"}}}).ends
+
+
+def test_the_log_says_to_which_size_a_job_is_scaled():
+    event = {
+        "verb": "patch",
+        "objectRef": {"resource": "elasticpytorchjobs", "subresource": "scale", "name": "a"},
+        "user": {"username": CLIENT},
+        "requestReceivedTimestamp": "2026-01-01T00:00:00Z",
+        "stageTimestamp": "2026-01-01T00:00:00Z",
+        "requestObject": {"spec": {"replicas": 3}},
+    }
+    assert (request_of(event).what, request_of(event).replicas) == (SCALE, 3)
 
 
 LIFE = [

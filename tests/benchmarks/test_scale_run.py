@@ -58,6 +58,10 @@ def test_every_figure_of_the_last_line_was_measured(figures):
     assert min(figures.killed_s, figures.stopped_s, figures.start_s) > 0
 
 
+def test_all_that_must_hold_did(runs):
+    assert runs[2] == []
+
+
 def test_every_job_that_comes_starts_and_every_end_is_told(runs):
     came = runs[1]
     assert came.starved == 0
