@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from elastic_api.status import ConditionType
+from dataclasses import replace
+from typing import Any
+
+from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
 from tests.plan.allocate.world import NOW, make_node, make_snapshot
@@ -10,6 +13,10 @@ from tests.plan.allocate.world import make_job as demand
 from tests.plan.jobs import at, make_job, make_pod, make_status, started
 
 ALL = ("master-0", "worker-0", "worker-1")
+
+
+def replaced(status: JobStatus, **fields: Any) -> JobStatus:
+    return status.model_copy(update=fields)
 
 
 def pods(*names: str, **fields):
@@ -47,6 +54,23 @@ def test_what_others_get_goes_workers_first_and_is_written_down_first():
     assert planned.commit_first
     assert planned.status.history[0].reason == "QuotaReclaimed"
     assert planned.status.condition(ConditionType.READY).reason == "InternalError"
+
+
+def test_what_is_planned_again_from_its_own_status_says_the_same():
+    """The status is written before the pods are deleted: each DELETE may fail, and is tried again."""
+    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=3), fault="made up")
+    uids = [pod.uid for pod in job.pods if pod.name == "toy-worker-1"]
+    first = plan_aside(job, uids, NOW)
+    again = plan_aside(replace(job, status=first.status), uids, NOW + 1)
+    assert first.status.target_replicas == len(ALL) - 1
+    assert again.status == first.status
+    assert again.deletes == first.deletes
+
+
+def test_the_size_that_is_written_down_is_that_of_the_pods_that_stay():
+    job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=9), fault="made up")
+    gone = plan_aside(job, [job.pods[-1].uid], NOW).status
+    assert (gone.target_replicas, gone.history[0].to) == (2, 2)
 
 
 def test_a_job_that_has_ended_stays_as_it_is():

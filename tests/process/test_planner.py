@@ -629,6 +629,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
 def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
     world = two_jobs(masters=True)
     former = weakref.ref(world.stored)
+    world.stored.close()
     world.begin_anew()
     gc.collect()
     assert former() is None

@@ -72,7 +72,7 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert reason == "ReclaimTooLarge"
         assert "10 pods of others would have to go for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
-        assert "Have it raised" in message
+        assert "Raise it in the operator's settings" in message
         assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 1)
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):

@@ -147,23 +147,23 @@ class Controller:
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
-                self._report(decisions, now)
+                self._report(lambda: self._take_note(decisions, now))
             for memory in self.of_jobs:
                 memory.keep_only(observed.obs.keys())
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
             self.reconciler.renew_messages(observed, allocation, now, storms=self._storm_delay.storms)
-            self._on_decisions(decisions)
+            self._report(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
-    def _report(self, decisions: Decisions, now: float) -> None:
-        """Report a new allocation. An error in a report must not keep any job from its pods (88)."""
+    def _report(self, report: Callable[[], None]) -> None:
+        """Report what was decided. An error in a report must not keep any job from its pods (88)."""
         try:
-            self._take_note(decisions, now)
+            report()
         except Exception:
             self._metrics.pass_errors.inc()
             log.exception("what was decided cannot be reported; it is carried out all the same")
@@ -173,7 +173,7 @@ class Controller:
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "the check whether the allocation would last (143) raised; it is carried out unchecked"
+            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out all the same"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None and self.planner.preempted_in_vain:
             uids = sorted(self.planner.preempted_in_vain)
@@ -189,7 +189,7 @@ class Controller:
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         rest_first = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._reports.no_room(rest_first)
+        self._report(lambda: self._reports.no_room(rest_first))
         self.nominator.withdraw(pending_pods.expired)
         self.nominator.renew(pending_pods.renewable)
 

@@ -232,8 +232,7 @@ class Planner:
                 return self._allocate(world, observed, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                snapshot = replace(observed.snapshot, now=world.now, reclaiming=reclaim.stopped is None)
-                if not self._blame(world, snapshot, error):
+                if not self._blame(world, _to_allocate(observed.snapshot, world.now, reclaim), error):
                     raise
         return self._allocate(world, self.observe(world), reclaim)
 
@@ -255,16 +254,12 @@ class Planner:
             old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
-        snapshot = replace(
-            observed.snapshot, now=now, eviction_limits=reclaim.eviction_limits(gpus_in(observed.snapshot))
-        )
+        snapshot = _to_allocate(observed.snapshot, now, reclaim)
         with self._timed():
-            would_be = None
-            if stopped is not None:
-                if reclaim.only_told:
-                    would_be = self._would_be_allocator.allocate(replace(snapshot, eviction_limits=EvictionLimits()))
-                snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
+            would_be = None
+            if stopped is not None and reclaim.only_told:
+                would_be, error = self._would_be(snapshot, error)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
         until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
@@ -278,6 +273,15 @@ class Planner:
             self._allocator = SteadyAllocator()
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
+
+    def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+        """What the mode DryRun reports and does not do; None where that raises."""
+        try:
+            asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
+            return self._would_be_allocator.allocate(asked), error
+        except Exception as raised:  # noqa: BLE001 - it is returned
+            self._would_be_allocator = Allocator()
+            return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
@@ -302,6 +306,12 @@ class Planner:
     def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
         """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
         return plan_aside(job, release, now)
+
+
+def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
+    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    limits = reclaim.eviction_limits(gpus_in(snapshot))
+    return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:

@@ -47,7 +47,7 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
     begins = min(times, default=inf) + patience - READ_SECONDS
     if now < begins:
-        return replace(obs, wake_at=(begins,) if begins < inf else ())
+        return replace(obs, wake_at=(*obs.wake_at, begins)) if begins < inf else obs
     return replace(obs, survivors=left)
 
 

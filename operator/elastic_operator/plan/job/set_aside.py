@@ -42,13 +42,15 @@ def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
     if deletes:
-        status = _smaller(status, len(deletes), why, now)
+        status = _of_size(status, sum(map(stays, job.pods)) - len(deletes), why, now)
     return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 
-def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:
+def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
+    """The status with that many pods; the same one if it says so already, because each deletion may be tried again."""
     before = status.target_replicas
-    after = max(0, before - fewer)
+    if after == before:
+        return status
     status = end_incarnation(status) if after == 0 else status
     update = {"target_replicas": after, "replicas": min(status.replicas, after)}
     return add_change(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)
