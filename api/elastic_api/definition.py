@@ -77,7 +77,7 @@ class Definition:
 
     @property
     def file_name(self) -> str:
-        """What it is checked in as."""
+        """The name of the file that the definition is checked in as."""
         return f"{GROUP}_{self.plural}.yaml"
 
     def manifest(self) -> dict[str, Any]:

@@ -121,8 +121,8 @@ def elastic_errors(template: Mapping[str, Any], *, at: Path) -> Iterator[FieldEr
 def _main_errors(main: Mapping[str, Any], *, at: Path) -> Iterator[FieldError]:
     for index, variable in enumerate(main.get("env") or ()):
         if variable["name"] in RESERVED_ENV:
-            told = SET_BY_US.format(instead=instead_of(variable["name"]))
-            yield FieldError((*at, "env", index, "name"), told, variable["name"])
+            text = SET_BY_US.format(instead=instead_of(variable["name"]))
+            yield FieldError((*at, "env", index, "name"), text, variable["name"])
     for index, mount in enumerate(main.get("volumeMounts") or ()):
         if posixpath.normpath(mount["mountPath"]) in OUR_FOLDERS:
             yield FieldError((*at, "volumeMounts", index, "mountPath"), OUR_FOLDER, mount["mountPath"])

@@ -67,7 +67,7 @@ def _step(part: str | int) -> str:
 
 
 def _shown(value: object) -> str:
-    """A scalar as it would look in YAML. Of mappings and lists only their kind, as they may be of any depth."""
+    """A scalar as it would look in YAML. Of mappings and lists only their kind, because they may be of any depth."""
     if value is ABSENT:
         return ""
     if isinstance(value, dict | list):

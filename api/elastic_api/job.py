@@ -23,7 +23,7 @@ PLURAL = "elasticpytorchjobs"
 
 MAX_REPLICAS = 4096
 MAX_ALLOWED_SIZES = 64
-"""CEL's cost budget takes `.all()` over at most so many items."""
+"""CEL's cost budget takes `.all()` over at most this many items."""
 MAX_PROCESSES = 1024
 """Per pod; with one process per GPU, of GPUs per pod, too."""
 MAX_NAME_LENGTH = 51

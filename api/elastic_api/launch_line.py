@@ -23,8 +23,8 @@ from elastic_api.template_rules import POINTS_AT_MASTER, RESERVED_BECAUSE
 from elastic_worker import contract, flags
 from elastic_worker.flags import Option
 
-NOT_USED = "is not used, take it away: the operator sees to it, since {reason}"
-IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, since {reason}"
+NOT_USED = "is not used, take it away: the operator sees to it, because {reason}"
+IN_A_SHELL = "must be taken away, or its value be a variable's: the operator sees to it, because {reason}"
 STANDALONE = "must be taken away, or maxReplicas be 1: with it each pod would train alone"
 BACKEND = "must be taken away with its endpoint: the operator brings a c10d rendezvous, which needs no server beside it"
 RANK_OF_POD = (
@@ -49,11 +49,11 @@ OTHER_LAUNCHERS = ("deepspeed", "composer", "mpirun", "mpiexec", "horovodrun")
 ACCELERATE_GROUPS = {"--multi_gpu", "--use_fsdp", "--use_deepspeed", "--use_megatron_lm", "--config_file"}
 """Options of `accelerate launch` with which it calls torchrun, or which bring a configuration that may say so."""
 LAUNCH = "torch.distributed.launch"
-MOST_NAMED = 8
+MAX_NAMED = 8
 """The most flags in the message of a condition."""
-MOST_BEFORE_LAUNCH = 8
+MAX_BEFORE_LAUNCH = 8
 """Words of a command before the module that python runs."""
-MOST_TEXT = 16_384
+MAX_TEXT = 16_384
 """The most characters that are read of a text for a shell."""
 _MODULES = ("torch.distributed.run", LAUNCH)
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?")
@@ -98,12 +98,12 @@ class _Command:
     in_text: Sequence[str]
 
     def path(self, number: int) -> Path:
-        """Of a word, counted from the first of `command` and on through `args`."""
+        """The path of a word, counted from the first of `command` and on through `args`."""
         command = self.main.get("command") or ()
         return (*self.at, *(("command", number) if number < len(command) else ("args", number - len(command))))
 
     def path_of(self, option: Option) -> Path:
-        """Of an option in the line."""
+        """The path of an option in the line."""
         assert self.line is not None
         return self.path(len(self.line.launcher) + option.at)
 
@@ -129,7 +129,7 @@ def line_of(main: Mapping[str, Any]) -> LaunchLine | None:
 def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
     """The main container with a torchrun line that the job can follow in `command` and `args`; all else is unchanged.
 
-    A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, as torchrun is added.
+    A whole line in `args`, as in `[torchrun, --nnodes=1:3, train.py]`, has no launcher left, because torchrun is added.
     """
     line = line_of(main)
     if line is None:
@@ -144,8 +144,8 @@ def as_run(main: Mapping[str, Any], spec: JobSpec) -> dict[str, Any]:
 def flags_not_used(spec: JobSpec, templates: Mapping[Path, Mapping[str, Any]]) -> str:
     """A warning of the flags that the job does not use, by the paths of its templates; "" if there are none."""
     found = [error for path, template in templates.items() for error in _flags_to_name(template, spec, at=path)]
-    hidden = len(found) - MOST_NAMED
-    return "; ".join([*map(str, found[:MOST_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
+    hidden = len(found) - MAX_NAMED
+    return "; ".join([*map(str, found[:MAX_NAMED]), *([f"and {hidden} more"] if hidden > 0 else [])])
 
 
 def _flags_to_name(template: Mapping[str, Any], spec: JobSpec, *, at: Path) -> Iterator[FieldError]:
@@ -214,7 +214,7 @@ def _accelerate_errors(command: _Command, spec: JobSpec) -> Iterator[FieldError]
     hand. In Elastic mode the launcher sees what torchrun is called with (131).
     """
     called = command.in_text if command.text else command.words
-    first = range(len(called) if command.text else min(len(called), MOST_BEFORE_LAUNCH))
+    first = range(len(called) if command.text else min(len(called), MAX_BEFORE_LAUNCH))
     start = max((n for n in first if _is_accelerate(called, n)), default=None)
     if start is None or {"torchrun", *_MODULES} & set(map(basename, called[start:])):
         return
@@ -354,7 +354,7 @@ def _words_in(text: str) -> list[str]:
 
     A longer text is not read: it is a tenant's, and reading it takes everybody's time.
     """
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT:
         return []
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace, lexer.whitespace_split = " \t\r", True

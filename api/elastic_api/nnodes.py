@@ -1,4 +1,4 @@
-"""How many pods torchrun is told that a group may have."""
+"""The number of pods that a group may have, as torchrun is told."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ TOO_LARGE = (
     "must be at most 256 kB as JSON, not {size} kB: bring long lists and texts in by a ConfigMap, a volume or the image"
 )
 IGNORED = "this release of the operator has no such field; the job goes on without it. Take it away, or upgrade"
-MOST_IGNORED = 8
+MAX_IGNORED = 8
 """A message names no more ignored fields than this."""
 _LEAVES = (str, int, float, bool, type(None))
 """Most values of a large template; to test for these first is five times cheaper than to test for a mapping."""
@@ -80,7 +80,7 @@ def known_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
         paths = [details["loc"] for details in error.errors(include_url=False) if details["type"] == "extra_forbidden"]
         for path in paths:
             raw = _without(raw, path)
-        return raw, "; ".join(str(FieldError(("spec", *path), IGNORED)) for path in paths[:MOST_IGNORED])
+        return raw, "; ".join(str(FieldError(("spec", *path), IGNORED)) for path in paths[:MAX_IGNORED])
     return raw, ""
 
 

@@ -28,7 +28,7 @@ def _quantity(value: object) -> object:
     if negative:
         raise ValueError("must be 0 or more")
     if absurd:
-        raise ValueError("must be smaller: no node has so much")
+        raise ValueError("must be smaller: no node has this much")
     return value
 
 

@@ -15,7 +15,7 @@ import hashlib
 from elastic_api.job import JobSpec
 from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
-FIRST_PORT, MOST_JOBS, PORTS_OF_A_JOB = 20_000, 2_000, 4
+FIRST_PORT, MAX_JOBS, PORTS_OF_A_JOB = 20_000, 2_000, 4
 """Up to 27999: below the API server's ports for Services (30000), and the kernel's for connections (32768)."""
 
 
@@ -46,4 +46,4 @@ def _is_on_the_nodes_network(spec: JobSpec) -> bool:
 
 def _own_port(uid: str) -> int:
     number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big")
-    return FIRST_PORT + PORTS_OF_A_JOB * (number % MOST_JOBS)
+    return FIRST_PORT + PORTS_OF_A_JOB * (number % MAX_JOBS)

@@ -30,6 +30,7 @@ _REMEDIES = (
     ("PodSecurity", "Change the template, or have the namespace's Pod Security level changed."),
     ("being terminated", "The namespace is being deleted: create the job in another one."),
     ("webhook", "Ask who runs that webhook, or change the template."),
+    ("denied request", "Ask who wrote that admission policy, or change the template."),
     ("cannot create", "Grant the operator's service account that right."),
     ("maximum", "Ask for less per pod, or have the LimitRange changed."),
     ("minimum", "Ask for more per pod, or have the LimitRange changed."),
@@ -43,11 +44,11 @@ def pod_refusal(spec: JobSpec, *, role: str, message: str, own_variables: int = 
     """
     own = spec.master if role == ROLE_MASTER else spec.worker
     template = f"spec.{role}.template" if own else "spec.template"
-    told = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", shortened(message)))
-    told = _UNKNOWN_FIELD.sub(_UNKNOWN, told)
-    told = _FIELD.sub(rf"\1{template}.", told)
-    told = _VARIABLE.sub(lambda match: _as_written(match, spec.template_of(role), own_variables), told)
-    return f"{told.rstrip('.')}. {REMEDY}"
+    text = _WRONG_TYPE.sub(r"\2: \1: must be of type \3", _PREAMBLE.sub("", shortened(message)))
+    text = _UNKNOWN_FIELD.sub(_UNKNOWN, text)
+    text = _FIELD.sub(rf"\1{template}.", text)
+    text = _VARIABLE.sub(lambda match: _as_written(match, spec.template_of(role), own_variables), text)
+    return f"{text.rstrip('.')}. {REMEDY}"
 
 
 def _as_written(match: re.Match[str], template: Mapping[str, Any], own_variables: int) -> str:

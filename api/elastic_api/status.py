@@ -46,10 +46,18 @@ Text = Annotated[str, AfterValidator(shortened)]
 Time = Annotated[AwareDatetime, PlainSerializer(rfc3339, when_used="json")]
 
 
+_NOT_KEPT: set[str] = set()
+"""One for all: pydantic copies it before it adds to it."""
+
+
 class StatusModel(ApiModel):
     """A status written by a newer operator may hold more than this one knows; that is not an error."""
 
     model_config = ConfigDict(extra="ignore")
+
+    def model_post_init(self, _context: object, /) -> None:
+        """Forget which fields were given: nobody asks, and these sets take half of a status's memory."""
+        object.__setattr__(self, "__pydantic_fields_set__", _NOT_KEPT)
 
 
 class ConditionType(StrEnum):
@@ -256,7 +264,7 @@ class Lender(StatusModel):
     """A quota policy whose idle guarantee the job would use."""
 
     policy: str = Field(description="Its name.")
-    gpus: int = Field(description="At most so many of its GPUs would be in use by the job; it may take them back.")
+    gpus: int = Field(description="The most of the team's GPUs that the job would use; the team may take them back.")
 
 
 class Forecast(StatusModel):

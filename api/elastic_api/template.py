@@ -26,14 +26,14 @@ def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def container_requests(container: Mapping[str, Any]) -> Counter[str]:
-    """What a container (or a pod, for its own `resources`) asks for: its requests, its limits where there are none."""
+    """What a container (or a pod, for its own `resources`) requests; its limits where it has no requests."""
     resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return Counter({name: amount(name, quantity) for name, quantity in asked.items()})
+    requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Counter({name: amount(name, quantity) for name, quantity in requests.items()})
 
 
 def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
-    """What a pod of this template asks of its node, by resource: milli-cores of cpu, whole units of all else.
+    """What a pod of this template requires of its node, by resource: milli-cores of cpu, whole units of all else.
 
     As kube-scheduler counts: containers and sidecars (init containers that restart always) add up, the other init
     containers run one after another beside the sidecars started before them; a pod-level request replaces the sum;
@@ -80,7 +80,9 @@ def main_gpus_of(template: Mapping[str, Any], resources: Sequence[str] = GPU_RES
 
 
 def fingerprint(spec: JobSpec, role: str) -> str:
-    """Of everything that may change only while a job is suspended, for pods of `role`: equal for equal content."""
+    """A hash of everything that may change only while a job is suspended, for pods of `role`: equal for equal
+    content.
+    """
     # Defaults are left out, so that a field which a later release adds changes no fingerprint.
     runtime = {"mode": spec.runtime.mode, **spec.runtime.model_dump(mode="json", exclude_defaults=True)}
     content = [spec.template_of(role), spec.nproc_per_node, runtime]

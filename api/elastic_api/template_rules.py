@@ -29,7 +29,7 @@ POINTS_AT_MASTER = "it is how the pods find their master"
 RESTARTS = "must be Never or absent: the operator itself replaces pods that fail"
 NAME_TWICE = "must be different from the other containers' names"
 NO_PROGRAM = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
-RESERVED = "must not be set here, remove it: the operator sets it, since {reason}"
+RESERVED = "must not be set here, remove it: the operator sets it, because {reason}"
 UNKNOWN_RESOURCE = (
     f"must be one of {', '.join(BUILT_IN_RESOURCES)}, hugepages-SIZE, or a name with a domain, such as nvidia.com/gpu"
 )

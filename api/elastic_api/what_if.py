@@ -10,8 +10,9 @@ from elastic_api.job import GROUP
 
 ANNOTATION_WHAT_IF = f"{GROUP}/what-if"
 KEEP = "true"
-"""Its value on a job that somebody keeps."""
+"""The annotation's value on a job that somebody keeps."""
 ONCE = "once"
-"""Its value on a job that is there for the question only: the operator deletes it, in case its maker does not."""
+"""The annotation's value on a job that is there for the question only: the operator deletes the job, in case its maker
+does not."""
 ONCE_SECONDS = 600
-"""A job that asks once is deleted so long after its creation, if it is still suspended and never had a pod."""
+"""A job that asks once is deleted this long after its creation, if it is still suspended and never had a pod."""

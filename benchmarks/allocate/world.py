@@ -18,12 +18,13 @@ from elastic_operator.cluster.meta import Struct
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.planner import Planner
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.plan.stability import SteadyAllocator
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
@@ -46,16 +47,16 @@ class World:
         self._fill()
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, ledger, Settings(), clock=clock)
+        reader = Reader(self.stores, ledger, Settings(), clock=clock, bulkhead=Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
-        self.world, self.planner = StoredWorld(reader, logs, Troubles()), Planner()
-        self._allocator = Foresight()
+        self.world, self.planner = StoredWorld(reader, logs.with_logs, Troubles()), Planner()
+        self._allocator = SteadyAllocator()
 
     def forget(self) -> None:
         """Decide everything anew the next time, as after a change of leader."""
         self.world.forget()
         self.planner.forget()
-        self._allocator = Foresight()
+        self._allocator = SteadyAllocator()
 
     def snapshot(self) -> Snapshot:
         """What is allocated from now."""
@@ -66,14 +67,14 @@ class World:
         self.now += 1.0
         allocation = self._allocator.allocate(self.snapshot())
         for job in allocation:
-            allocation.share(job)
+            allocation.assignment(job)
         return allocation
 
     def carry_out(self, allocation: Allocation) -> bool:
         """Pods that are to go are gone, those to come are there and run; tells whether there were any."""
         moved = False
         for uid in allocation:
-            share, meta = allocation.share(uid), self._job(uid).metadata
+            share, meta = allocation.assignment(uid), self._job(uid).metadata
             for pod in share.release:
                 self.stores.pods.observe_deleted(pod)
             for slot in share.create:
@@ -143,7 +144,7 @@ class World:
         body = objects.job(
             namespace,
             name,
-            replicas=known.status["targetReplicas"],
+            replicas=known.status.unpack()["targetReplicas"],
             generation=known.metadata.generation + 1,
             most=MOST_PODS + known.metadata.generation,
         )

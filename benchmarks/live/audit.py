@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-SUCCESS = range(200, 300)
+SUCCESS, SERVER_ERRORS = range(200, 300), range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,9 @@ class Write:
     """A request to the API server, for most benchmarks a write. Times are seconds since 1970, to the microsecond.
 
     `what` is verb, resource and subresource, such as "create pods" or "patch elasticpytorchjobs/scale".
-    `ready_replicas` is what a job's status was set to, None if the write left it alone.
+    `ready_replicas` is what a job's status was set to, None if the write left it alone, and `ends` whether it says that
+    the job has ended. `replicas` is the size to which a job is scaled, None for other writes. `node` is where a binding
+    puts a pod. `at_once` is a deletion without grace.
     """
 
     what: str
@@ -26,17 +30,23 @@ class Write:
     received: float
     done: float
     ready_replicas: int | None = None
+    ends: bool = False
+    replicas: int | None = None
+    node: str = ""
+    at_once: bool = False
 
 
 @dataclass(slots=True)
 class AuditLog:
     """The log of one API server, read on as it grows.
 
-    `requests` are all of which the policy tells, those that were refused too.
+    `requests` are all of which the policy tells, those that were refused or only tried, too. `unsure` are those that
+    the server gave up: they may have come to pass all the same.
     """
 
     file: Path
     writes: list[Write] = field(default_factory=list)
+    unsure: list[Write] = field(default_factory=list)
     requests: list[Write] = field(default_factory=list)
     _offset: int = 0
 
@@ -50,10 +60,17 @@ class AuditLog:
             asked = request_of(event)
             if asked is not None:
                 self.requests.append(asked)
-                if event["responseStatus"]["code"] in SUCCESS:
-                    self.writes.append(asked)
-        self.writes.sort(key=lambda write: write.done)
+                code = event["responseStatus"]["code"]
+                if code in SUCCESS and "dryRun=" not in event.get("requestURI", ""):
+                    insort(self.writes, asked, key=attrgetter("done"))
+                elif code in SERVER_ERRORS:
+                    self.unsure.append(asked)
         return self.writes
+
+    def forget(self) -> None:
+        """Leave out what was read until now: after tens of thousands of writes each look at them takes its time."""
+        self.writes.clear()
+        self.requests.clear()
 
 
 def request_of(event: Mapping[str, Any]) -> Write | None:
@@ -62,7 +79,8 @@ def request_of(event: Mapping[str, Any]) -> Write | None:
     if target is None:
         return None
     resource = "/".join(part for part in (target["resource"], target.get("subresource")) if part)
-    status = (event.get("requestObject") or {}).get("status") or {}
+    body = event.get("requestObject") or {}
+    status = body.get("status") or {}
     return Write(
         what=f"{event['verb']} {resource}",
         name=target.get("name", ""),
@@ -70,6 +88,10 @@ def request_of(event: Mapping[str, Any]) -> Write | None:
         received=_seconds(event["requestReceivedTimestamp"]),
         done=_seconds(event["stageTimestamp"]),
         ready_replicas=status.get("readyReplicas"),
+        ends=bool(status.get("completionTime")),
+        replicas=(body.get("spec") or {}).get("replicas") if resource.endswith("/scale") else None,
+        node=(body.get("target") or {}).get("name", ""),
+        at_once="gracePeriodSeconds=0" in event.get("requestURI", "") or body.get("gracePeriodSeconds") == 0,
     )
 
 

@@ -33,10 +33,13 @@ Body = dict[str, Any]
 OPERATOR_NODE = "n1"
 OPERATOR = f"system:serviceaccount:{install.NAMESPACE}:{install.RELEASE}-operator"
 """The operator as the API server knows it."""
+CLIENT, KUBELETS = "admin", "kwok"
+"""The benchmarks themselves, and KWOK, in the same place."""
 CORE = "/api/v1"
 NAMESPACES = f"{CORE}/namespaces"
 ELASTIC = "/apis/elastic-pytorch.dev/v1beta1"
 MERGE = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC_MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 PARALLEL_REQUESTS = 4
 POLL_SECONDS = 0.02
 QUIET_SECONDS = 0.5

@@ -15,8 +15,9 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.parse import parse_spec
 from elastic_api.pod_names import pod_name
-from elastic_operator.build import elastic_pod, environment
+from elastic_operator.build import elastic_pod, torchrun_environment
 from elastic_operator.build.request import BuildSettings
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 
 LAUNCHER = Path(contract.__file__).with_name("__main__.py")
@@ -63,7 +64,7 @@ class Place:
 
 def torchrun_variables(place: Place, *, service_ip: str = HERE) -> dict[str, str]:
     """Of a pod of Torchrun mode, but for PET_LOCAL_ADDR, which the kubelet knows."""
-    variables = environment.environment(
+    variables = torchrun_environment.environment(
         _Owner(),
         _spec(place),
         role=place.role,
@@ -81,9 +82,9 @@ def launcher_variables(place: Place, *, checkpoint: Path | None) -> dict[str, st
     """Of a pod of Elastic mode. `checkpoint` is what a script that does without the library saves to."""
     watched = {"checkpointPath": str(checkpoint)} if checkpoint else {}
     spec = _spec(place, runtime={"mode": "Elastic"}, elasticity={"gracePeriodSeconds": GRACE_SECONDS, **watched})
-    told = elastic_pod.environment(
-        _Owner(), spec, _Create(place), service_ip=HERE, port=place.port, settings=BuildSettings()
-    )
+    sizes = (place.fewest, place.most)
+    create = CreatePod(place.role, place.number, None, place.incarnation, sizes, place.epoch)
+    told = elastic_pod.environment(_Owner(), spec, create, service_ip=HERE, port=place.port, settings=BuildSettings())
     return {
         **_values(told),
         contract.ENV_LOCAL_ADDR: HERE,
@@ -128,13 +129,3 @@ class _Owner:
     namespace: str = "local"
     name: str = NAME
     uid: str = UID
-
-
-class _Create:
-    """The operator's order for the pod at a place."""
-
-    node, membership, old_secret, own_class = None, "", False, False
-
-    def __init__(self, place: Place) -> None:
-        self.role, self.index, self.incarnation = place.role, place.number, place.incarnation
-        self.nnodes, self.master_epoch = (place.fewest, place.most), place.epoch

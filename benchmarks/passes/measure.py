@@ -20,13 +20,13 @@ from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.process import GC_THRESHOLDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
@@ -70,9 +70,9 @@ class Operator:
             settings=settings,
             metrics=metrics,
             clock=clock,
-            progress=Progress(now=clock.time, changed=self._wake),
+            poller=MasterPoller(now=clock.time, changed=self._wake),
             fresh=lambda: True,
-            decided=self._decided,
+            on_decisions=self._on_decisions,
         )
         self._time_passes(self.controller)
 
@@ -128,9 +128,11 @@ class Operator:
 
         controller.run_pass = timed  # type: ignore[method-assign]
 
-    def _decided(self, decisions: Decisions) -> None:
-        snapshot = decisions.observed.snapshot
-        self._statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+    def _on_decisions(self, decisions: Decisions | None) -> None:
+        if decisions is None:
+            self._statuses.pass_failed()
+            return
+        self._statuses.pass_ended(decisions)
 
     def _wake(self) -> None:
         if self.controller is not None:

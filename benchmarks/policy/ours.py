@@ -25,9 +25,9 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import Brakes, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
 from elastic_operator.plan.job.observation import Observation
@@ -129,7 +129,9 @@ class Ours:
             default_team=SETTINGS.default_team,
             pending_pods=tuple(self._requests(world)),
             starvation_seconds=SETTINGS.starvation_seconds,
-            brakes=Brakes(*SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()),
+            eviction_limits=EvictionLimits(
+                *SETTINGS.reclaim.most_evictions(world.trace.gpus), gone=gone, firm=frozenset()
+            ),
         )
 
     def _see(self, known: _Known, job: Training, unready: Mapping[str, float], now: float) -> None:
@@ -137,7 +139,7 @@ class Ours:
         self._read_pods(known, job, unready, now)
         if known.obs is not None and known.obs.job is known.job and now < known.until:
             return
-        obs = known.obs = observe(known.job, unready, now)
+        obs = known.obs = observe(known.job, now)
         undecided = obs.commit or obs.status is not obs.job.status
         times = (time for time in (*obs.wake_at, obs.hold_until) if time > now)
         known.until = -inf if undecided else min(times, default=inf)
@@ -157,8 +159,14 @@ class Ours:
         report = self._report(known, job, pods, now) if known.job.spec and known.job.spec.is_elastic else None
         same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
         known.pods = pods
-        if not same or report != known.job.report or unready.keys() & {pod.node for pod in pods.values()}:
-            known.job = replace(known.job, pods=tuple(pods.values()), report=report)
+        here = {pod.node: unready[pod.node] for pod in pods.values() if pod.node and pod.node in unready}
+        if not same or report != known.job.heard.report or here != known.job.around.unready:
+            known.job = replace(
+                known.job,
+                pods=tuple(pods.values()),
+                heard=Heard(report=report),
+                around=replace(known.job.around, unready=here),
+            )
 
     def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
         """What the master says of its group; a script with the library says how many samples it has seen."""
@@ -200,7 +208,7 @@ class Ours:
         """Whose pods are on their way out there, and their GPUs."""
         found = Counter[str]()
         for known in self._known.values():
-            gone = {pod.uid for pod, _ in known.obs.gone} if known.obs else set()
+            gone = {pod.uid for pod, _ in known.obs.to_delete} if known.obs else set()
             for pod in known.pods.values():
                 if pod.node == node and (pod.deleting_since is not None or pod.uid in gone):
                     found[known.job.namespace] += pod.gpus
@@ -233,16 +241,16 @@ class Ours:
     def _reserve(self, allocation: Allocation, now: float) -> None:
         """Foreign pods for which others go are nominated before."""
         for one in allocation.nominations:
-            if one.is_new and (one.losers or one.reserved):
+            if one.is_new and (one.evicts_from or one.reserved):
                 self._reserved[one.uid] = one.node, now + SETTINGS.reclaim.reservation_seconds + MINUTE
 
     def _carry_out(self, world: World, allocation: Allocation, now: float) -> bool:
         """What is planned for each job is done; whether anything was."""
-        moved, taken = False, dict(allocation.taken)
+        moved, taken = False, dict(allocation.evicted_for)
         for name, known in self._known.items():
             obs = known.obs
             assert obs is not None, "all jobs were looked at"
-            share = allocation.share(name) if known.demand is not None else None
+            share = allocation.assignment(name) if known.demand is not None else None
             same = known.settled is not None and known.settled[0] is obs and known.settled[1] == share
             if same and now < known.again_at:
                 continue
@@ -267,8 +275,8 @@ class Ours:
             assert made.node is not None, "every pod here can be placed"
             index = 0 if made.role == ROLE_MASTER else made.index + 1
             known.made[world.create(job, index, int(made.node.removeprefix("node-"))).uid] = made
-        if told := plan.membership:
-            known.made[told.uid] = replace(known.made[told.uid], membership=told.text)
+        if new := plan.membership:
+            known.made[new.uid] = replace(known.made[new.uid], membership=new.text)
         changed = bool(going or plan.creates or plan.membership) or plan.status != known.job.status
         if changed:
             known.job = replace(known.job, status=plan.status)
@@ -279,7 +287,7 @@ class Ours:
         times = [next_change(snapshot)]
         times += [time for known in self._known.values() for time in (known.until, known.again_at)]
         times += [until for _, until in self._reserved.values()]
-        if allocation.braked:
+        if allocation.over_limit:
             times += [at + MINUTE for at, _ in self._gone.values()]
         return max(snapshot.now + 1.0, min(times))
 
@@ -297,7 +305,7 @@ def _new_job(trace: JobTrace) -> Job:
         created=EPOCH + trace.arrives,
         status=JobStatus(),
         spec=_spec(trace),
-        priority=trace.priority,
+        around=JobSurroundings(priority=trace.priority),
         start_seconds=SETTINGS.start_timeout_seconds,
     )
 

@@ -20,7 +20,7 @@ from devcluster.progress import Progress
 POLICY = Path(__file__).parent / "audit-policy.yaml"
 UNCHANGED_PASSES = 50
 SCHEDULER_FLAGS = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-# The brakes must not be what is measured: the Job takes half of the cluster at once.
+# The limits on evictions must not be what is measured: the Job takes half of the cluster at once.
 NO_BRAKES = ("settings.reclaim.maxEvictionsPerDecision=100000", "settings.reclaim.maxEvictionsPerMinute=100000")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

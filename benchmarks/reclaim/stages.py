@@ -12,9 +12,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from benchmarks.live.audit import Write
-from benchmarks.live.place import OPERATOR
+from benchmarks.live.place import KUBELETS, OPERATOR
 
-SCHEDULER, KUBELETS = "system:kube-scheduler", "kwok"
+SCHEDULER = "system:kube-scheduler"
 CREATE, DELETE, BIND = "create pods", "delete pods", "create pods/binding"
 POD_STATUS, JOB_STATUS = "patch pods/status", "patch elasticpytorchjobs/status"
 

@@ -8,13 +8,29 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.live.errors import BenchError
 from benchmarks.live.operators import operators, stop, unchanged_passes
 from benchmarks.live.place import Place, standing
+from benchmarks.react.latencies import Reaction
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
-from benchmarks.scale import fill, plain, plot, report, single, takeover
+from benchmarks.scale import (
+    churn,
+    churned,
+    fill,
+    invariants,
+    plain,
+    plot,
+    report,
+    rest,
+    rest_report,
+    single,
+    takeover,
+)
+from benchmarks.scale.churned import Churned
 from benchmarks.scale.plain import Objects
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import NAMESPACE, Scenario
+from benchmarks.scale.single import Beside
 from benchmarks.torch.report import renew
 from devcluster import cache, command_line
 from devcluster.progress import Progress
@@ -36,30 +52,84 @@ def scale(
     tries: Annotated[int, typer.Option(help="Tries of each single change.")] = 20,
     replicas: Annotated[int, typer.Option(help="Operators; one leads.", min=2)] = 2,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")] = False,
+    minutes: Annotated[float, typer.Option("--churn", help="Then jobs come and go for so many minutes.", min=0)] = 0,
+    rate: Annotated[
+        float, typer.Option(help="Pods that come a second meanwhile; nothing else is measured then.", min=0)
+    ] = 0,
     page: Annotated[Path | None, typer.Option(help="A page whose figures are renewed, and its picture.")] = None,
+    at_rest: Annotated[
+        int, typer.Option("--rest", help="Pods of jobs that are at rest: only that is measured then.")
+    ] = 0,
+    others: Annotated[int, typer.Option(help="Pods of somebody else beside those at rest.")] = 0,
 ) -> None:
     """How fast many jobs start that are created at once, beside a plain client, and how it grows with their number."""
+    if rate and not minutes:
+        raise BenchError(f"rate={rate:g}: write --churn MINUTES, too")
     progress = Progress()
+    if at_rest:
+        resting = run_rest(rest.Plan(at_rest, others, size), name=name, replicas=replicas, keep=keep, progress=progress)
+        rest_report.show(resting, page)
+        return
     plan = Scenario(jobs=jobs, size=size, tries=tries)
-    figures = run(plan, name=name, replicas=replicas, keep=keep, progress=progress)
-    told = report.markdown(figures)
-    picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
-    picture.write_text(plot.svg_of(figures))
-    if page:
-        renew(page, told, begin=report.RENEWED_BY)
-    progress.say(f"as a picture: {picture}")
-    print(told)
-    print(report.line(figures), flush=True)
+    figures, came, broken = run(
+        plan, name=name, replicas=replicas, keep=keep, progress=progress, minutes=minutes, rate=rate
+    )
+    page = None if broken else page
+    if figures:
+        told = report.markdown(figures)
+        picture = page.with_name(PICTURE) if page else cache.root() / PICTURE
+        picture.write_text(plot.svg_of(figures))
+        if page:
+            renew(page, told, begin=report.RENEWED_BY)
+        progress.say(f"as a picture: {picture}")
+        print(told)
+    if came:
+        if page:
+            renew(page, came.markdown(), begin=churned.RENEWED_BY)
+        print(f"\n{came.markdown()}")
+    print(report.line(figures, came.summary() if came else {}), flush=True)
+    invariants.must_hold(broken)
 
 
-def run(plan: Scenario, *, name: str, replicas: int, keep: bool, progress: Progress) -> Figures:
-    """Everything, in a cluster of that name; BenchError if it does not come about."""
+def run(
+    plan: Scenario,
+    *,
+    name: str,
+    replicas: int,
+    keep: bool,
+    progress: Progress,
+    minutes: float = 0.0,
+    rate: float = 0.0,
+) -> tuple[Figures | None, Churned | None, list[invariants.Violation]]:
+    """Everything, in a cluster of that name, with all that did not hold meanwhile; BenchError if it cannot be measured.
+
+    Jobs come and go for that many minutes, if any. Nothing else is measured where a rate of pods a second is given.
+    """
     with standing(
         name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
     ) as place:
         place.add_nodes(plan.nodes, gpus=GPUS_PER_NODE, progress=progress)
         place.create_namespace(NAMESPACE)
-        return measure(place, plan, replicas, progress)
+        figures = None if rate else measure(place, plan, replicas, progress)
+        if figures and minutes:
+            fill.clear(place)
+            churn.start_operators(place, replicas)
+            rate = churn.SHARE_OF_PLAIN * figures.crowd.pods / figures.same_objects.created_seconds
+        came = churn.churn(place, plan, seconds=60 * minutes, rate=rate, progress=progress) if minutes else None
+        with progress.step("what must hold at every moment, in the log of all writes"):
+            place.quiet()
+            writes, unsure = place.audit.read(), place.audit.unsure
+            broken = invariants.violations(writes, unsure=unsure, gpus=GPUS_PER_NODE, most=plan.size)
+        return figures, came, broken
+
+
+def run_rest(plan: rest.Plan, *, name: str, replicas: int, keep: bool, progress: Progress) -> rest.Resting:
+    """Many pods at rest, in a cluster of that name."""
+    with standing(
+        name, audited=POLICY, replicas=replicas, keep=keep, progress=progress, scheduler_flags=SCHEDULER_FLAGS
+    ) as place:
+        rest.fill(place, plan, progress)
+        return rest.measure(place, plan, replicas, progress)
 
 
 def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> Figures:
@@ -67,19 +137,21 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
     load = os.getloadavg()[0]
     crowds = []
     objects: dict[str, Objects] = {}
+    scaled: list[Reaction] = []
+    freed: list[Reaction] = []
     for jobs in plan.crowds:
         crowds.append(_crowd(place, plan, jobs, progress))
         if jobs == plan.jobs:
             objects = plain.recorded(place)
+            with progress.step(
+                f"{plan.tries} jobs are scaled up, and {plan.tries} GPUs become free for jobs that wait"
+            ):
+                scaled = single.scaled_by_operator(place, plan, plan.names(jobs)[-plan.tries :])
+                freed = single.freed_by_operator(place, plan, progress)
         if jobs != plan.crowds[-1]:
             fill.clear(place)
     *_, one, two, three = plan.names(plan.crowds[-1])
-    with progress.step("the leader is killed"):
-        killed = takeover.after_kill(place, one)
-        takeover.until_steady(place, replicas)
-    with progress.step("the leader is stopped"):
-        stopped = takeover.after_stop(place, two)
-        takeover.until_steady(place, replicas)
+    killed, stopped = takeover.after_both(place, one, two, replicas, progress)
     with progress.step("an operator starts"):
         started = takeover.after_start(place, three)
     with progress.step("all jobs and the operator go"):
@@ -90,14 +162,19 @@ def measure(place: Place, plan: Scenario, replicas: int, progress: Progress) -> 
         fill.clear(place)
     with progress.step("only the pods, by a plain client"):
         pods_only = plain.pods_only(place, plan, objects)
-    with progress.step(f"{plan.tries} of those pods are lost, and a bare client posts them again"):
-        bare_lost = single.by_bare_client(place, objects, plan.names(plan.jobs)[: plan.tries])
+    with progress.step(f"a bare client answers {plan.tries} losses, freed GPUs and jobs that are scaled up"):
+        names = plan.names(plan.jobs)[: plan.tries]
+        bare_lost = single.lost_by_bare_client(place, objects, names)
+        bare_freed = single.freed_by_bare_client(place, plan, objects)
+        bare_scaled = single.scaled_by_bare_client(place, plan, objects, names)
     return Figures(
         crowds=crowds,
         main=plan.jobs,
         same_objects=same_objects,
         pods_only=pods_only,
         bare_lost=bare_lost,
+        freed=Beside(freed, bare_freed),
+        scaled=Beside(scaled, bare_scaled),
         killed_s=killed,
         stopped_s=stopped,
         start_s=started,
@@ -110,7 +187,7 @@ def _crowd(place: Place, plan: Scenario, jobs: int, progress: Progress) -> Crowd
     with progress.step(f"{jobs} jobs of {plan.size} pods at once"):
         filled = fill.by_operator(place, plan, jobs, leader)
     with progress.step(f"{plan.tries} of them lose a worker, and change without effect"):
-        lost = single.by_operator(place, names[: plan.tries])
+        lost = single.lost_by_operator(place, names[: plan.tries])
         place.quiet()
         unchanged = unchanged_passes(place, leader, jobs=[(NAMESPACE, name) for name in names[: plan.tries]])
     return Crowd(fill=filled, lost=lost, unchanged=unchanged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from benchmarks.live.audit import Write
@@ -83,7 +83,7 @@ def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0)
             continue
         if write.what == CREATE_JOB and write.name in names:
             begun = min(begun, write.received)
-        elif write.what in {CREATE, POD_READY} and _job_of(write.name) in names:
+        elif write.what in {CREATE, POD_READY} and job_of(write.name) in names:
             begun = min(begun, write.received)
             if write.what == CREATE:
                 created.append(write.done)
@@ -92,7 +92,8 @@ def curve(writes: Sequence[Write], jobs: Collection[str], *, since: float = 0.0)
     return Curve([at - begun for at in created], sorted(at - begun for at in ready.values()))
 
 
-def _job_of(pod: str) -> str:
+def job_of(pod: str) -> str:
+    """The job of the pod of that name; empty where it can be no job's."""
     job = pod.rsplit("-", 2)[0]
     return job if parse_pod_name(job, pod) else ""
 
@@ -119,14 +120,26 @@ def by_operator(place: Place, plan: Scenario, jobs: int, leader: Operator) -> Fi
     )
 
 
-def until_ready(place: Place, jobs: Collection[str], pods: int, *, since: float) -> Curve:
-    """Until so many pods of these jobs, all created since that moment, are ready; how they came."""
+def until_ready(
+    place: Place,
+    jobs: Collection[str],
+    pods: int,
+    *,
+    since: float,
+    seconds: float = FILL_SECONDS,
+    told: Callable[[int], None] = lambda _: None,
+) -> Curve:
+    """Until so many pods of these jobs, all created since that moment, are ready; how they came.
+
+    `told` is called with how many are, look by look.
+    """
 
     def look() -> Curve | None:
         made = curve(place.audit.read(), jobs, since=since)
+        told(len(made.ready))
         return made if len(made.ready) >= pods else None
 
-    return place.until(f"{pods} pods to be ready", look, seconds=FILL_SECONDS, pause=LOOK_SECONDS)
+    return place.until(f"{pods} pods to be ready", look, seconds=seconds, pause=LOOK_SECONDS)
 
 
 def clear(place: Place) -> None:

@@ -11,6 +11,7 @@ from statistics import linear_regression
 from benchmarks.live.quantile import MILLISECONDS, quantile
 from benchmarks.react.latencies import Reaction
 from benchmarks.scale.fill import Curve, Fill
+from benchmarks.scale.single import Beside
 
 RENEWED_BY = '<!-- figures: make bench-scale ARGS="--page docs/performance.md" -->'
 Timed = Sequence[tuple[float, float]]
@@ -50,6 +51,8 @@ class Figures:
     same_objects: Curve
     pods_only: Curve
     bare_lost: Sequence[Reaction]
+    freed: Beside
+    scaled: Beside
     killed_s: float
     stopped_s: float
     start_s: float
@@ -65,16 +68,22 @@ class Figures:
         """In which operators were ended and started."""
         return self.crowds[-1]
 
+    @property
+    def lost(self) -> Beside:
+        """Successors of lost pods, among the pods of that crowd as all that is compared."""
+        return Beside(self.crowd.lost, self.bare_lost)
+
     def ratios(self) -> dict[str, float]:
         """Of the same run and machine: 1 is what the plain client reaches."""
         ours = self.crowd.fill.curve
-        bare = quantile([each.from_fact for each in self.bare_lost], 0.5)
         return {
             "create_ratio": self.same_objects.created_seconds / ours.created_seconds,
             "running_ratio": self.same_objects.running_seconds / ours.running_seconds,
             "create_ratio_pods_only": self.pods_only.created_seconds / ours.created_seconds,
             "running_ratio_pods_only": self.pods_only.running_seconds / ours.running_seconds,
-            "react_ratio": self.crowd.lost_p50 / bare,
+            "react_ratio": self.lost.ratio,
+            "react_ratio_freed": self.freed.ratio,
+            "react_ratio_scale": self.scaled.ratio,
             "fill_exponent": _exponent({crowd.pods: crowd.fill.curve.running_seconds for crowd in self.crowds}),
             "change_exponent": _exponent({crowd.pods: crowd.pass_seconds for crowd in self.crowds}),
         }
@@ -104,9 +113,9 @@ def _exponent(by_size: Mapping[int, float]) -> float:
     return linear_regression(list(map(math.log, by_size)), list(map(math.log, by_size.values()))).slope
 
 
-def line(figures: Figures) -> str:
+def line(figures: Figures | None, more: Mapping[str, object] | None = None) -> str:
     """One line of JSON. Only its ratios mean something on another machine."""
-    return json.dumps(figures.summary())
+    return json.dumps({**(figures.summary() if figures else {}), **(more or {})})
 
 
 def markdown(figures: Figures) -> str:
@@ -137,7 +146,7 @@ def _crowds(figures: Figures) -> str:
         *("status behind its pods (p99)", "operator's CPU per pod", "its memory", "pass that changes nothing"),
         "lost pod to successor (p50)",
     )
-    return _table(names, rows)
+    return table(names, rows)
 
 
 def _compared(figures: Figures) -> str:
@@ -158,7 +167,7 @@ def _compared(figures: Figures) -> str:
         for kind, curve in kinds.items()
     ]
     names = (f"{figures.main:,} jobs at once", "all created", "all ready", "created, of ours", "ready, of ours")
-    return _table(names, rows)
+    return table(names, rows)
 
 
 def _rest(figures: Figures) -> str:
@@ -168,17 +177,25 @@ def _rest(figures: Figures) -> str:
         ("ready, beside the same", f"{ratios['running_ratio']:.2f}", "at least 0.7"),
         ("created, beside the pods alone", f"{ratios['create_ratio_pods_only']:.2f}", "at least 0.4"),
         ("ready, beside the pods alone", f"{ratios['running_ratio_pods_only']:.2f}", "at least 0.4"),
-        ("successor of a lost pod, beside a bare client that watches and posts", f"{ratios['react_ratio']:.2f}", "1.5"),
+        ("successor of a lost pod, beside a bare client that watches and posts", _beside(figures.lost), "1.5"),
+        ("pod for a GPU that somebody else's pod freed, beside the same", _beside(figures.freed), "1.5"),
+        ("pod of a job that is scaled up by one, beside the same", _beside(figures.scaled), "1.5"),
         ("all pods ready grows with their number to the power of", f"{ratios['fill_exponent']:.2f}", "at most 1.1"),
         ("a pass that changes nothing, to the power of", f"{ratios['change_exponent']:.2f}", "at most 0.1"),
         (f"SIGKILL of the leader, {pods} pods, to the first new pod", f"{figures.killed_s:.1f} s", "under 20 s"),
         ("stop of the leader, the same", f"{figures.stopped_s:.1f} s", "under 2 s"),
         ("exec of the only operator, the same", f"{figures.start_s:.1f} s", "under 3 s"),
     ]
-    return _table(("what", "figure", "goal"), rows)
+    return table(("what", "figure", "goal"), rows)
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _beside(each: Beside) -> str:
+    ours, bare = each.ours_p50 * MILLISECONDS, each.bare_p50 * MILLISECONDS
+    return f"{each.ratio:.2f} ({ours:.1f} / {bare:.1f} ms)"
+
+
+def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Of Markdown."""
     lines = [" | ".join(each) for each in (names, *rows)]
     rule = "|".join("---" if number == 0 else "--:" for number in range(len(names)))
     return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])

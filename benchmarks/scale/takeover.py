@@ -13,6 +13,7 @@ from benchmarks.live.place import NAMESPACES, Place
 from benchmarks.react.latencies import CREATE
 from benchmarks.scale.scenario import NAMESPACE
 from demo import install
+from devcluster.progress import Progress
 from elastic_api.pod_names import parse_pod_name
 
 STEADY_SECONDS = 120.0
@@ -28,6 +29,17 @@ def after_stop(place: Place, job: str) -> float:
     """The same where the leader's pod is deleted, as in a rollout: it gives the lease back."""
     pod = operators(place)[0].pod
     return _successor(place, job, lambda: place.delete(f"{NAMESPACES}/{install.NAMESPACE}/pods/{pod}"))
+
+
+def after_both(place: Place, one: str, two: str, replicas: int, progress: Progress) -> tuple[float, float]:
+    """Seconds after SIGKILL, and after a stop, of the leader; each time until all operators are ready again."""
+    with progress.step("the leader is killed"):
+        killed = after_kill(place, one)
+        until_steady(place, replicas)
+    with progress.step("the leader is stopped"):
+        stopped = after_stop(place, two)
+        until_steady(place, replicas)
+    return killed, stopped
 
 
 def after_start(place: Place, job: str) -> float:

@@ -15,7 +15,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from elastic_api import crd
 from elastic_operator import process, settings
-from elastic_operator.handlers import quiet_kopf
+from elastic_operator.job_feed import quiet_kopf
 from elastic_operator.tools import commands as tools
 from elastic_worker import contract
 

@@ -15,32 +15,34 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import JobStatus
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.installation import Installation
 from elastic_operator.cluster.lease import Election, Elector, beside
-from elastic_operator.cluster.readers import Readers
+from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JobFeed
-from elastic_operator.loop.act import Actor
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
+from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import changes
 from elastic_operator.metrics.picture import Picture
-from elastic_operator.metrics.shown import Shown
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read import convert
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.server import serving
@@ -55,7 +57,7 @@ log = logging.getLogger(__name__)
 
 LEASE = "elastic-operator"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
-"""Kinds that are written often, as a node's status every few seconds, and seldom with news."""
+"""Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
 GC_THRESHOLDS = (20_000, 10, 10)
@@ -80,7 +82,7 @@ class Process:
         self.stores = stores_of(self.watches)
         self.installation = Installation(namespace(), self.stores.priority_classes)
         self.controller: Controller | None = None
-        self.shown = Shown()
+        self.times = JobTimes()
         self.statuses: PolicyStatuses | None = None
         self.quotas: PlainPodQuotas | None = None
         self.ledger = Ledger(
@@ -178,8 +180,8 @@ class Process:
     async def _wait_until_ours(self) -> None:
         """Wait until this installation decides (81)."""
         await self.watches.all["priorityclasses"].catch_up()
-        if told := self.installation.elsewhere():
-            log.error("standing by: %s", told)
+        if reason := self.installation.elsewhere():
+            log.error("standing by: %s", reason)
             await self.installation.wait_until_ours()
             log.info("this installation is the one that decides now")
 
@@ -193,14 +195,14 @@ class Process:
         gc.collect()
         gc.freeze()
         events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(events.run())
+        posting = asyncio.create_task(_kept_up("writing of events", events.run))
         self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(statuses.run())
-        renewing = asyncio.create_task(self._renew_networks())
+        reporting = asyncio.create_task(_kept_up("reports on policies", statuses.run))
+        renewing = asyncio.create_task(_kept_up("renewal of NetworkPolicies", self._renew_networks))
         self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(self._keep_quotas(self.quotas))
+        limiting = asyncio.create_task(_kept_up("limits of plain pods", partial(self._keep_quotas, self.quotas)))
         try:
-            self.shown = Shown()
+            self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
         finally:
@@ -238,12 +240,16 @@ class Process:
             await self.watches.all[QUOTAS].catch_up()
             await quotas.run()
 
-    def _decided(self, decisions: Decisions) -> None:
-        """A pass is over, with this result."""
+    def _on_decisions(self, decisions: Decisions | None) -> None:
+        """A pass is over with these decisions, or has failed (None)."""
+        if decisions is None:
+            if self.statuses is not None:
+                self.statuses.pass_failed()
+            return
         snapshot = decisions.observed.snapshot
-        self.shown.keep_only(decisions.observed.obs.keys())
+        self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
-            self.statuses.pass_ended(decisions.policies, snapshot, decisions.allocation, decisions.stopped)
+            self.statuses.pass_ended(decisions)
         if self.quotas is not None:
             self.quotas.pass_ended(decisions.policies, snapshot)
 
@@ -265,10 +271,10 @@ class Process:
             settings=self.settings,
             metrics=self.metrics,
             clock=clock,
-            progress=Progress(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
+            poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            planned=self.shown.see,
-            decided=self._decided,
+            on_plan=self.times.see_plan,
+            on_decisions=self._on_decisions,
         )
 
     def _main_container(self, pod_uid: str) -> str:
@@ -297,7 +303,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=self.shown.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
+            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,
@@ -311,12 +317,23 @@ class Process:
         return ""
 
 
+async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
+    backoff = Backoff()
+    while True:
+        try:
+            return await work()
+        except Exception:
+            log.exception("the %s has ended by an error and begins again", what)
+        await asyncio.sleep(backoff.next())
+
+
 async def _cancelled(task: asyncio.Task[Any]) -> None:
     """Cancel the task and wait for its end, however it ends. The caller's own cancellation is not swallowed."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():
-        task.exception()  # it was told where it happened
+        task.exception()  # it was logged where it happened
 
 
 async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
@@ -362,7 +379,7 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
             health=process.health,
             picture=process.picture,
             unready=process.installation.elsewhere,
-            readers=Readers(asking) if settings.authorize_metrics else None,
+            metrics_access=MetricsAccess(asking) if settings.authorize_metrics else None,
         ):
             yield process
 

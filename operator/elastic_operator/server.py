@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics on one port. The first two are open to all, as the kubelet shows no token.
+"""/healthz, /readyz and /metrics on one port. The first two are open to all, because the kubelet sends no token.
 
 Healthy: the event loop turns, and a leader makes passes. Ready: the process is up. A standby is ready too, because it
 can take over at any time, unless the cluster belongs to another installation (81).
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from elastic_operator.cluster.readers import LET_IN, PATH, Readers
+from elastic_operator.cluster.metrics_access import LET_IN, PATH, MetricsAccess
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import Picture
 
@@ -25,13 +25,13 @@ async def serving(
     health: Callable[[], str],
     picture: Callable[[], Picture],
     unready: Callable[[], str] = str,
-    readers: Readers | None = None,
+    metrics_access: MetricsAccess | None = None,
 ) -> AsyncIterator[int]:
     """Serve while the context is open; yields the port. `health` and `unready` return "" or what is wrong.
 
-    Metrics name the jobs of all namespaces, so `readers`, if given, say who may read them (97). A request for metrics
-    gets the `picture` of that moment, rendered in a thread: with a thousand jobs this takes longer than watches and
-    writes should wait (74). One request is rendered at a time, however many there are.
+    Metrics name the jobs of all namespaces, so `metrics_access`, if given, says who may read them (97). A request for
+    metrics gets the `picture` of that moment, rendered in a thread: with a thousand jobs this takes longer than watches
+    and writes should wait (74). One request is rendered at a time, however many there are.
     """
     one_at_a_time = asyncio.Lock()
 
@@ -42,10 +42,10 @@ async def serving(
         return _well_unless(unready())
 
     async def numbers(request: web.Request) -> web.Response:
-        verdict = await readers.verdict(request.headers.get("Authorization", "")) if readers else LET_IN
+        verdict = await metrics_access.verdict(request.headers.get("Authorization", "")) if metrics_access else LET_IN
         if verdict != LET_IN:
             headers = {"WWW-Authenticate": "Bearer"} if verdict.status == web.HTTPUnauthorized.status_code else {}
-            return web.Response(text=verdict.told, status=verdict.status, headers=headers)
+            return web.Response(text=verdict.text, status=verdict.status, headers=headers)
         async with one_at_a_time:
             text = await asyncio.to_thread(metrics.text, picture())
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -134,7 +134,7 @@ class ReclaimSettings(ApiModel):
     cluster has GPUs, at least 16.
     """
     max_evictions_per_minute: int | None = Field(None, ge=1)
-    """The same for all teams together; None: as many as the cluster has GPUs, at least 32."""
+    """Pods of others that may go within a minute for all teams; None: as many as the cluster has GPUs, at least 32."""
     reservation_seconds: int = Field(30, ge=1, le=3600)
     """How long a pending pod keeps its place after the place is free."""
     max_grace_period_seconds: int = Field(300, ge=1, le=86_400)
@@ -191,7 +191,7 @@ class Settings(ApiModel):
     default_policy: DefaultPolicy = DefaultPolicy()
     """For the namespaces that no GPUQuotaPolicy covers."""
     starvation_seconds: int = Field(600, ge=0, le=MAX_SECONDS)
-    """A job that waited for so long gets what becomes free before younger jobs of its team and priority."""
+    """A job that has waited this long gets what becomes free before younger jobs of its team and priority."""
     reclaim: ReclaimSettings = ReclaimSettings()
     """Whether and how fast GPUs are taken back for teams that are entitled to them."""
     nominate_for: tuple[str, ...] = ("default-scheduler",)
@@ -209,7 +209,7 @@ class Settings(ApiModel):
     worker_priority_class_name: str = "elastic-pytorch-worker"
     """Of the pods of workers; "" leaves it to the API server."""
     master_priority_class_name: str = "elastic-pytorch-master"
-    """The same of masters. A higher one makes kube-scheduler take workers first (9)."""
+    """Of the pods of masters. A higher one makes kube-scheduler take workers first (9)."""
     job_priority_class_names: tuple[str, ...] = ()
     """What jobs may name in spec.priorityClassName (96); empty: all but those that begin with system-."""
     worker_image: str = ""
@@ -269,7 +269,7 @@ class Settings(ApiModel):
         return not priority_class.startswith("system-")
 
     @property
-    def pending_pods(self) -> Provisioning | None:
+    def node_provisioning(self) -> Provisioning | None:
         """How pods ask for nodes (49); None if they do not."""
         if self.provisioning == "None":
             return None
@@ -312,8 +312,8 @@ def load(environ: Mapping[str, str], file: Path = DEFAULT_FILE) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        told = "; ".join(map(str, field_errors(error, at=())))
-        raise SettingsError(f"settings of {file} and {PREFIX}*: {told}") from error
+        problems = "; ".join(map(str, field_errors(error, at=())))
+        raise SettingsError(f"settings of {file} and {PREFIX}*: {problems}") from error
 
 
 def _overridden(values: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import T
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.handlers import JobFeed
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.metrics.picture import WatchPicture
 from elastic_worker import contract
 
@@ -28,7 +28,7 @@ SINGULAR = {"policies": "policy", "priorityclasses": "priorityclass", "devicecla
 """The name of one object, for kinds where that is not the kind without its last letter."""
 QUOTAS = "resourcequotas"
 NOT_WAITED_FOR = ("deviceclasses", QUOTAS)
-"""Kinds that decide nothing about jobs. Jobs do not wait for them, as a role may not grant them."""
+"""Kinds that decide nothing about jobs. Jobs do not wait for them, because a role may not grant them."""
 STALE_SECONDS = 90.0
 """If a watch has been silent for this long, nothing grows by what it shows."""
 

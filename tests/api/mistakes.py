@@ -93,7 +93,7 @@ STRING = "must be a string; put a number or a truth value in quotes"
 UNIQUE = "must be different from the other containers' names"
 NUMBER = "must be a number with an optional suffix, such as 1, 500m or 16Gi"
 PROGRAM = "must be the script and its arguments (as in [train.py, --lr, '0.1']), or command the program to run"
-RESERVED = "must not be set here, remove it: the operator sets it, since"
+RESERVED = "must not be set here, remove it: the operator sets it, because"
 RESOURCE = "must be one of cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with a domain"
 NO_GPUS = "must ask for GPUs: the master trains too, and the workers have"
 NEVER = "must be Never or absent: the operator itself replaces pods"
@@ -198,7 +198,7 @@ MISTAKES = [
     in_limits("memory", "16gb", "'16gb'", NUMBER),
     in_limits("cpu", None, "null", NUMBER),
     in_limits("cpu", -1, "-1", "must be 0 or more"),
-    in_limits("memory", "1e100", "'1e100'", "must be smaller: no node has so much"),
+    in_limits("memory", "1e100", "'1e100'", "must be smaller: no node has this much"),
     in_limits("cpu", "NaN", "'NaN'", NUMBER),
     in_limits("gpu", 1, "1", RESOURCE),
     in_main("resources.requests[x.y]", "'1'", RESOURCE, resources={"requests": {"x.y": "1", "cpu": "1"}}),

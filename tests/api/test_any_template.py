@@ -22,8 +22,9 @@ from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -54,7 +55,7 @@ def live(body: dict[str, Any], pods: tuple = (), **status: Any) -> None:
         prints = {role: fingerprint(spec, role) for role in ROLES}
         job = make_job(pods, spec=spec, status=JobStatus(**status), fingerprints=prints)
         shapes = Shapes(SETTINGS, claims=CLAIMS, volumes=VOLUMES, classes=Store()).of(job)
-        seen = observe(job, {}, START)
+        seen = observe(job, START)
         demand = demand_of(seen, shapes)
         grant = allocate(Snapshot(now=START, nodes=NODES, jobs=(demand,)))[job.uid]
         plan = reconcile(seen, grant, now=START)
@@ -113,7 +114,9 @@ def live_annotated(annotations: dict[str, str]) -> None:
     assert ledger.node_usage("n1").used[GPU] == 1
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
-    requests = PendingPods(ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {})
+    requests = PendingPods(
+        ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, bulkhead=Bulkhead()
+    )
     assert [request.name for request in requests.look(START)] == ["plain"]
     reserved = reservation_of(waiting)
     assert reserved.ran_out(START).avoid[reserved.node].until > START

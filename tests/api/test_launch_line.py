@@ -3,7 +3,7 @@
 import pytest
 
 from elastic_api.invalid import InvalidSpecError
-from elastic_api.launch_line import MOST_NAMED, as_run
+from elastic_api.launch_line import MAX_NAMED, as_run
 from elastic_api.parse import parse_spec, unused_flags
 from elastic_api.template import main_container
 from elastic_worker import flags
@@ -20,7 +20,7 @@ BY_HAND = (
 )
 ELASTIC = {"runtime": {"mode": "Elastic"}}
 AT = "spec.template.spec.containers[0]"
-SEES = "is not used, take it away: the operator sees to it, since"
+SEES = "is not used, take it away: the operator sees to it, because"
 MASTER = "it is how the pods find their master"
 SIZE = "the job's size is minReplicas and maxReplicas"
 
@@ -147,7 +147,7 @@ def test_another_rendezvous_is_refused_with_what_to_write_instead(backend):
 @pytest.mark.parametrize(
     ("flag", "told"),
     [
-        ("--rdzv_endpoint=192.0.0.1:1234", f"or its value be a variable's: the operator sees to it, since {MASTER}"),
+        ("--rdzv_endpoint=192.0.0.1:1234", f"or its value be a variable's: the operator sees to it, because {MASTER}"),
         ("--rdzv-conf timeout=900", MASTER),
         ("--standalone", "or maxReplicas be 1"),
         ("--rdzv_backend=etcd", "c10d"),
@@ -248,8 +248,8 @@ def test_a_tenants_line_costs_no_more_than_a_limit_however_long_it_is(monkeypatc
 
 def test_a_message_names_a_few_flags_and_counts_the_others():
     told = unused_flags(job(args=["torchrun", *["--rdzv-conf=x"] * 50, "train.py"]))
-    assert told.count("; ") == MOST_NAMED
-    assert told.endswith(f"and {50 - MOST_NAMED} more")
+    assert told.count("; ") == MAX_NAMED
+    assert told.endswith(f"and {50 - MAX_NAMED} more")
 
 
 @pytest.mark.parametrize(

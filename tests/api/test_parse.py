@@ -190,7 +190,7 @@ def test_what_is_near_a_mistake_but_none_passes(job: dict[str, Any]):
 @pytest.mark.parametrize("name", [*RESERVED_ENV, "PET_RDZV_BACKEND", "PET_RDZV_ANYTHING"])
 def test_a_variable_that_the_operator_sets_is_refused_with_the_reason(name: str):
     message = refusal(of_main(env=[{"name": "A", "value": "1"}, {"name": name, "value": "secret"}]))
-    assert f"{MAIN}.env[1].name: '{name}': must not be set here, remove it: the operator sets it, since " in message
+    assert f"{MAIN}.env[1].name: '{name}': must not be set here, remove it: the operator sets it, because " in message
     assert "secret" not in message
 
 

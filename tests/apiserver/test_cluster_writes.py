@@ -18,7 +18,7 @@ from elastic_operator.build.service import build_endpoint_slice, build_service
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
-from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.read import convert
@@ -137,14 +137,14 @@ async def test_a_service_gets_its_address_and_its_endpoints_follow_the_master(se
 
 
 async def test_events_are_told_on_the_job_and_counted(session: Session, jobs: Jobs):
-    owner = make_owner(jobs)
-    recorder = EventRecorder(session, instance="test")
+    owner, dropped = make_owner(jobs), list[int]()
+    recorder = EventRecorder(session, instance="test", on_drop=lambda: dropped.append(1))
     task = asyncio.create_task(recorder.run())
     for _ in range(3):
-        recorder.record(jobs.namespace, "toy", owner.uid, Event("ScaledUp", "from 2 to 4 pods"))
+        recorder.record(job_subject(jobs.namespace, "toy", owner.uid), Event("ScaledUp", "from 2 to 4 pods"))
         await recorder.flush()
     task.cancel()
-    assert recorder.dropped == 0
+    assert not dropped
     found = await session.get(f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")
     (event,) = [item for item in found["items"] if item["reason"] == "ScaledUp"]
     assert event["series"]["count"] == 3

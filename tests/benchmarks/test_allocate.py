@@ -23,7 +23,7 @@ def test_the_cluster_has_the_numbers_of_its_scenario_and_no_gpu_is_free():
 def test_every_job_wants_more_and_nothing_is_to_be_done_until_something_changes():
     world = World(SMALL)
     allocation = world.decide()
-    assert all(allocation.share(uid).replicas < 16 for uid in allocation)
+    assert all(allocation.assignment(uid).replicas < 16 for uid in allocation)
     assert not world.carry_out(allocation)
 
 

@@ -23,7 +23,7 @@ def after_a_pass(load: Load) -> Operator:
 
 def test_queued_jobs_are_told_that_they_wait_and_get_no_pod():
     operator = after_a_pass(queued_jobs(5, nodes=2))
-    said = [{one["type"]: one["reason"] for one in job.status["conditions"]} for job in operator.stores.jobs]
+    said = [{one["type"]: one["reason"] for one in job.status.unpack()["conditions"]} for job in operator.stores.jobs]
     assert [one["FullSize"] for one in said] == ["InsufficientNodes"] * 5
     assert len(operator.stores.pods) == 2
     assert len(operator.times.passes) == 1
@@ -46,9 +46,9 @@ def test_of_jobs_that_run_a_pass_looks_only_at_those_that_something_has_touched(
         operator = Operator(running_jobs(20))
         assert operator.controller is not None
         jobs, looked_at = operator.controller.world.reader.jobs, []
-        facts = jobs.facts
+        inputs = jobs.inputs
         monkeypatch.setattr(
-            jobs, "facts", lambda body, **how: looked_at.append(body.metadata.name) or facts(body, **how)
+            jobs, "inputs", lambda body, *how: looked_at.append(body.metadata.name) or inputs(body, *how)
         )
 
         async def one_pass() -> list[str]:

@@ -14,6 +14,7 @@ from benchmarks.scale.fill import CREATE_JOB, Curve, Fill, curve
 from benchmarks.scale.plain import _as_sent, of_nobody
 from benchmarks.scale.report import Crowd, Figures
 from benchmarks.scale.scenario import SHARES, Scenario
+from benchmarks.scale.single import Beside, pool_of
 
 
 def write(what, name, done, *, took=0.0):
@@ -56,6 +57,15 @@ def test_the_largest_crowd_has_room_and_no_two_crowds_share_a_name():
     assert plan.crowds == [10, 20, 40, 80]
     assert plan.nodes * 8 >= 80 * 4
     assert len({name for jobs in plan.crowds for name in plan.names(jobs)}) == sum(plan.crowds)
+
+
+@pytest.mark.parametrize("tries", [1, 5, 20])
+def test_the_full_nodes_have_a_foreign_pod_for_each_try_and_jobs_that_would_take_more_than_becomes_free(tries):
+    full = pool_of(Scenario(jobs=4 * tries, tries=tries))
+    held = len(full.full_jobs) * full.size
+    assert len(full.foreign_pods) >= tries
+    assert full.full_nodes * 8 == held + len(full.foreign_pods)
+    assert held >= tries
 
 
 def test_an_object_is_sent_again_as_its_writer_sent_it():
@@ -102,6 +112,8 @@ def figures(*, exponent=1.2, change=0.5):
         same_objects=half,
         pods_only=half,
         bare_lost=[lost(0.01)],
+        freed=Beside([lost(0.03), lost(0.06), lost(0.09)], [lost(0.02)]),
+        scaled=Beside([lost(0.05)], [lost(0.02)]),
         killed_s=3.0,
         stopped_s=1.0,
         start_s=2.0,
@@ -117,6 +129,8 @@ def test_ratios_and_exponents_are_those_of_the_curves():
             "create_ratio_pods_only": 0.5,
             "running_ratio_pods_only": 0.5,
             "react_ratio": 2.0,
+            "react_ratio_freed": 3.0,
+            "react_ratio_scale": 2.5,
             "fill_exponent": 1.2,
             "change_exponent": 0.5,
         }

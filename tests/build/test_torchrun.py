@@ -78,11 +78,11 @@ def test_pods_say_that_they_are_a_group_without_one_that_is_lost_only_when_they_
             job.begin(number)
 
         def are_a_group(*numbers):
-            places = [job.place(number) for number in numbers]
+            ranks = [job.rank(number) for number in numbers]
             return (
-                all(place is not None and place.size == len(numbers) for place in places)
-                and len({place.group for place in places}) == 1
-                and {place.rank for place in places} == set(range(len(numbers)))
+                all(one is not None and one.size == len(numbers) for one in ranks)
+                and len({one.group for one in ranks}) == 1
+                and {one.rank for one in ranks} == set(range(len(numbers)))
             )
 
         until("three train", lambda: world.exists() and world.read_text() == "3", seconds=90)

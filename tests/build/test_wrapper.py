@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastic_operator.build.group import POLL_SECONDS, last_place
+from elastic_operator.build.torchrun_group import POLL_SECONDS, last_rank
 from elastic_operator.build.wrapper import RUN_COMMAND, RUN_TORCHRUN, wrapped
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.build.containers import (
@@ -288,7 +288,7 @@ def test_where_the_image_lacks_what_it_takes_no_group_is_said_and_the_command_ru
     container = start(shell, often, required("sh"), "-c", command, env={"PATH": str(tmp_path)}, folder=tmp_path)
     code, out, err = container.end()
     assert (code, out) == (4, "")
-    assert last_place(err) is None
+    assert last_rank(err) is None
 
 
 @pytest.mark.parametrize("script", [RUN_COMMAND, RUN_TORCHRUN])

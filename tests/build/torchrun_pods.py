@@ -6,7 +6,7 @@ import re
 from devcluster import torchtree
 from devcluster.progress import Progress
 from elastic_api.job import JobSpec
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_worker.contract import ENV_LOCAL_ADDR, ENV_MASTER_ADDR, ENV_MASTER_PORT, ENV_RDZV_ENDPOINT
 from tests.build.containers import Container, start
 from tests.build.objects import env_of, make_pod
@@ -51,9 +51,9 @@ class TorchrunPods:
         self.pods.append(start("dash", script, *words, env=env, folder=self.folder, errors=errors))
         return self.pods[-1]
 
-    def place(self, number: int) -> Place | None:
+    def rank(self, number: int) -> GroupRank | None:
         """Where the pod said last that torchrun has put it."""
-        return last_place((self.folder / f"errors-{number}").read_text())
+        return last_rank((self.folder / f"errors-{number}").read_text())
 
     def end(self, *, seconds: float) -> list[tuple[int, str, str]]:
         """Of each pod, once all have ended: exit code, output and errors."""

@@ -1,7 +1,7 @@
 """Stands in for a training script where what torchrun does is tested: a group without torch, so it starts at once.
 
 All processes wait for each other in every step, and each fails when another is gone, as in a collective of torch. The
-step is kept on the shared volume; the file `enough` there ends it.
+step and the size of the group are kept on the shared volume; the file `enough` there ends it.
 """
 
 import os
@@ -26,11 +26,11 @@ def lead(size):
     server = socket.create_server(("", int(os.environ["MASTER_PORT"])))
     peers = [server.accept()[0] for _ in range(size - 1)]
     saved = FOLDER / "step"
-    step = int(saved.read_text()) + 1 if saved.exists() else 0
+    step = int(saved.read_text().split()[0]) + 1 if saved.exists() else 0
     say(f"group of {size} begins at step {step}")
     while not (FOLDER / "enough").exists():
         meet(peers, GO_ON)
-        save(saved, str(step))
+        save(saved, f"{step} {size}")
         step += 1
         time.sleep(0.1)
     meet(peers, END)

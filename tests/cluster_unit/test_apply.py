@@ -29,6 +29,7 @@ def manifest(name: str = "toy-worker-0", **fields) -> dict:
 
 def service(**meta) -> dict:
     return {
+        "kind": "Service",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()], **meta},
         "spec": {"clusterIP": "10.0.0.7"},
     }
@@ -37,6 +38,7 @@ def service(**meta) -> dict:
 def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
     endpoints = [{"addresses": [address]} for address in addresses]
     return {
+        "kind": "EndpointSlice",
         "metadata": {"name": "toy-master", "namespace": "a", "ownerReferences": [owner()]},
         "addressType": "IPv4",
         "endpoints": endpoints,
@@ -46,7 +48,8 @@ def endpoint_slice(*addresses: str, port: int = 29400) -> dict:
 
 def network_policy() -> dict:
     meta = {"name": "toy", "namespace": "a", "ownerReferences": [owner()]}
-    return {"metadata": meta, "spec": {"podSelector": {"matchLabels": {"job": "toy"}}}}
+    spec = {"podSelector": {"matchLabels": {"job": "toy"}}}
+    return {"kind": "NetworkPolicy", "metadata": meta, "spec": spec}
 
 
 async def test_a_pod_is_created_under_strict_validation(api, session):
@@ -107,6 +110,18 @@ async def test_a_conflict_that_is_not_of_the_precondition_is_an_error_like_other
     with pytest.raises(ApiError, match="try later") as raised:
         await apply.delete_pod(session, "a", "p", uid="uid-p")
     assert not isinstance(raised.value, Conflict)
+
+
+async def test_a_conflict_of_a_creation_is_an_error_like_others(api, session):
+    """The admission of quotas answers with one where many pods come at once. Nothing has changed then."""
+    api.fail("POST", status(409, "Conflict"), status(409, "Conflict"))
+    for creation in (
+        apply.create_pod(session, manifest(), job_uid=JOB_UID),
+        apply.try_pod(session, manifest()),
+    ):
+        with pytest.raises(ApiError) as raised:
+            await creation
+        assert not isinstance(raised.value, Conflict)
 
 
 async def test_a_pod_that_stays_for_its_grace_or_a_finalizer_is_told(api, session):
@@ -274,10 +289,10 @@ def test_the_difference_of_two_statuses_makes_the_one_into_the_other(old, new):
 
 async def test_a_job_is_deleted_only_if_it_is_the_one_meant_and_its_pods_after_it(api, session):
     job = api.put(JOB, {})
-    await apply.delete_job(session, "a", "toy", uid="re-created")
+    assert not await apply.delete_job(session, "a", "toy", uid="re-created")
     assert api.find(JOB)
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
-    await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
+    assert await apply.delete_job(session, "a", "toy", uid=job["metadata"]["uid"])
     assert not api.find(JOB)
     assert api.seen[-1][3]["propagationPolicy"] == "Background"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
 from elastic_operator.cluster import events
-from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 from tests.cluster_unit.fake_api import FakeApi, hang, status
@@ -21,12 +21,15 @@ SCALED = Event("ScaledUp", "from 2 to 4 pods")
 
 
 @pytest.fixture
-def idle(session: Session) -> Iterator[EventRecorder]:
+def dropped() -> list[int]:
+    """One entry for each event that was dropped."""
+    return []
+
+
+@pytest.fixture
+def idle(session: Session, dropped: list[int]) -> EventRecorder:
     """One that tells nothing yet."""
-    dropped: list[int] = []
-    idle = EventRecorder(session, instance="one", on_drop=lambda: dropped.append(1))
-    yield idle
-    assert len(dropped) == idle.dropped
+    return EventRecorder(session, instance="one", on_drop=lambda: dropped.append(1))
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def told(api: FakeApi) -> list[dict]:
 
 
 async def test_an_event_is_told_on_its_job(api, recorder):
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     (event,) = told(api)
     assert event["metadata"]["namespace"] == "a"
@@ -60,7 +63,7 @@ async def test_an_event_is_told_on_its_job(api, recorder):
 
 async def test_repetitions_are_counted_on_the_same_event(api, recorder):
     for _ in range(3):
-        recorder.record("a", "toy", "uid-1", SCALED)
+        recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
         await recorder.flush()
     (event,) = told(api)
     assert event["series"]["count"] == 3
@@ -68,7 +71,7 @@ async def test_repetitions_are_counted_on_the_same_event(api, recorder):
 
 async def test_repetitions_that_pile_up_cost_one_request(api, idle):
     for _ in range(5):
-        idle.record("a", "toy", "uid-1", SCALED)
+        idle.record(job_subject("a", "toy", "uid-1"), SCALED)
     task = asyncio.create_task(idle.run())
     await idle.flush()
     task.cancel()
@@ -77,77 +80,86 @@ async def test_repetitions_that_pile_up_cost_one_request(api, idle):
 
 
 async def test_other_jobs_messages_and_late_repetitions_are_events_of_their_own(api, recorder):
-    recorder.record("a", "toy", "uid-1", SCALED)
-    recorder.record("a", "toy", "uid-2", SCALED)
-    recorder.record("a", "toy", "uid-1", Event("ScaledUp", "from 4 to 6 pods"))
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
+    recorder.record(job_subject("a", "toy", "uid-2"), SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), Event("ScaledUp", "from 4 to 6 pods"))
     await recorder.flush()
     assert len(told(api)) == 3
     await asyncio.sleep(events.SERIES_SECONDS - 1)
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     assert len(told(api)) == 3
     await asyncio.sleep(events.SERIES_SECONDS)
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     assert len(told(api)) == 4
 
 
 async def test_an_event_that_expired_on_the_server_is_told_anew(api, recorder):
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     api.server.remove(EVENTS, told(api)[0])
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     assert told(api)[0]["series"]["count"] == 2
 
 
-async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not(api, recorder):
+async def test_a_job_that_says_too_much_is_cut_short_and_others_are_not(api, recorder, dropped):
     for i in range(events.BURST + 5):
-        recorder.record("a", "loud", "uid-1", Event("Noise", str(i)))
-    recorder.record("a", "quiet", "uid-2", SCALED)
+        recorder.record(job_subject("a", "loud", "uid-1"), Event("Noise", str(i)))
+    recorder.record(job_subject("a", "quiet", "uid-2"), SCALED)
     await recorder.flush()
-    assert recorder.dropped == 5
+    assert len(dropped) == 5
     assert len(told(api)) == events.BURST + 1
     await asyncio.sleep(events.REFILL_SECONDS)
     for i in range(2):
-        recorder.record("a", "loud", "uid-1", Event("Later", str(i)))
+        recorder.record(job_subject("a", "loud", "uid-1"), Event("Later", str(i)))
     await recorder.flush()
-    assert recorder.dropped == 6
+    assert len(dropped) == 6
 
 
-async def test_a_full_queue_drops_and_never_blocks(idle):
+async def test_a_full_queue_drops_and_never_blocks(idle, dropped):
     for i in range(events.QUEUE + 10):
-        idle.record("a", "toy", f"uid-{i}", SCALED)
-    assert idle.dropped == 10
+        idle.record(job_subject("a", "toy", f"uid-{i}"), SCALED)
+    assert len(dropped) == 10
 
 
-async def test_refused_events_are_dropped_and_later_ones_told(api, recorder):
+async def test_an_event_that_is_pushed_out_of_memory_before_its_turn_counts_as_dropped(idle, dropped, monkeypatch):
+    monkeypatch.setattr(events, "KNOWN", 1)
+    for number in range(3):
+        idle.record(job_subject("a", f"toy-{number}", f"uid-{number}"), SCALED)
+    async with running(idle.run()):
+        await idle.flush()
+    assert len(dropped) == 2
+
+
+async def test_refused_events_are_dropped_and_later_ones_told(api, recorder, dropped):
     api.fail("POST", 500, 403)
     for i in range(3):
-        recorder.record("a", "toy", "uid-1", Event("E", str(i)))
+        recorder.record(job_subject("a", "toy", "uid-1"), Event("E", str(i)))
     await recorder.flush()
     assert [event["note"] for event in told(api)] == ["2"]
-    assert recorder.dropped == 2
+    assert len(dropped) == 2
 
 
-async def test_a_request_repeated_after_a_lost_answer_is_told_once(api, recorder):
+async def test_a_request_repeated_after_a_lost_answer_is_told_once(api, recorder, dropped):
     api.fail("POST", status(409, "AlreadyExists"))
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
-    assert recorder.dropped == 0
+    assert len(dropped) == 0
 
 
 async def test_flushing_gives_up_when_the_server_hangs(api, recorder):
     api.always["POST"] = hang
-    recorder.record("a", "toy", "uid-1", SCALED)
+    recorder.record(job_subject("a", "toy", "uid-1"), SCALED)
     await recorder.flush()
     assert time.monotonic() == 2
 
 
 @pytest.mark.parametrize(("letter", "kept"), [("x", 1021), ("é", 510), ("机", 340), ("🙂", 255)])
 async def test_long_messages_are_cut_to_the_bytes_that_the_api_takes(api, recorder, letter, kept):
-    recorder.record("a", "toy", "uid-1", Event("E", letter * 5000))
-    recorder.record("a", "toy", "uid-1", Event("E", "x" + letter * 5000))
+    recorder.record(job_subject("a", "toy", "uid-1"), Event("E", letter * 5000))
+    recorder.record(job_subject("a", "toy", "uid-1"), Event("E", "x" + letter * 5000))
     await recorder.flush()
     notes = [event["note"] for event in told(api)]
     assert notes[0] == letter * kept + "..."
@@ -157,14 +169,14 @@ async def test_long_messages_are_cut_to_the_bytes_that_the_api_takes(api, record
 @pytest.mark.parametrize("letter", ["x", "é", "机", "🙂"])
 async def test_a_message_that_fits_is_told_as_it_is(api, recorder, letter):
     message = letter * (1024 // len(letter.encode()))
-    recorder.record("a", "toy", "uid-1", Event("E", message))
+    recorder.record(job_subject("a", "toy", "uid-1"), Event("E", message))
     await recorder.flush()
     assert told(api)[0]["note"] == message
 
 
 @pytest.mark.parametrize("name", ["p" * 253, "p" * 235 + "-q" + "r" * 16, "p" * 235 + "." + "q" * 17, "p" * 236])
 async def test_an_event_about_an_object_with_a_long_name_has_a_name_that_the_api_takes(api, recorder, name):
-    recorder.record_for(events.Subject("v1", "Pod", "a", name, "uid-1"), SCALED)
+    recorder.record(events.Subject("v1", "Pod", "a", name, "uid-1"), SCALED)
     await recorder.flush()
     (event,) = told(api)
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", event["metadata"]["name"])

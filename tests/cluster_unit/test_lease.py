@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.errors import Fenced
 from elastic_operator.cluster.lease import Elector, Timing, beside, micro_time
+from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, session_to, status
 from tests.kit.tasks import running
@@ -259,7 +259,7 @@ async def test_a_loop_that_stands_still_for_longer_than_its_fence_leads_on_and_h
             until("renewals", lambda: elector.deadline > begun + SHORT.fence_seconds, seconds=30)
             await session.post(PODS, POD)
 
-    await apart(work)
+    await run_in_own_loop(work)
     assert api.find(f"{PODS}/p")
     assert holder(api) == ""
 
@@ -276,7 +276,7 @@ async def test_a_loop_that_stands_still_while_its_lease_is_lost_writes_nothing_a
                 with pytest.raises(Fenced):
                     await write
 
-    await apart(work)
+    await run_in_own_loop(work)
     assert not api.find(f"{PODS}/p")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -12,10 +13,11 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
+from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
+from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
-from elastic_operator.read.overdue import OVERDUE_SECONDS
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
@@ -37,7 +39,9 @@ def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields
 def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1) -> str:
     """The job's worker of that index is being created."""
     place = {"role": "worker", "index": index, "node": node}
-    return ledger.assume(job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", requests={GPU: gpus}, **place)
+    return ledger.assume(
+        job_uid=JOB_UID, namespace="a", name=f"toy-worker-{index}", shape=PodShape({GPU: gpus}, gpus), **place
+    )
 
 
 def test_bound_pods_use_their_node_and_others_use_nothing():
@@ -70,6 +74,13 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     usage = ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)).node_usage("n1", {"uid-toy-worker-0"})
     assert usage.used == {GPU: 12, "pods": 2}
     assert usage.leaving == {GPU: 2, "pods": 1}
+
+
+def test_host_ports_of_pods_on_their_way_out_and_of_those_about_to_be_deleted_are_leaving():
+    ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
+    [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
+    usage = ledger.node_usage("n1", {goes.uid}, leaving=[("a", goes)])
+    assert (usage.used_ports, usage.leaving_ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
 
 
 def test_host_ports_of_all_but_members_are_taken():
@@ -224,7 +235,7 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
     ledger = ledger_of(pod("urgent", gpus=1, phase="Pending", status={"nominatedNodeName": "n1"}))
-    assert [waiting.metadata.name for waiting in ledger.waiting()] == ["urgent"]
+    assert [waiting.metadata.name for waiting in ledger.pending()] == ["urgent"]
     assert ledger.node_usage("n1") == Usage()
 
 
@@ -270,7 +281,8 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
         own("toy-worker-1", gpus=16, **DELETING),
     )
     assume_worker(ledger, 2, gpus=32)
-    usage = ledger.node_usage("n1", leaving=[("b", {GPU: 64, "cpu": 100})])
+    goes = replace(ledger.own_pods(JOB_UID)[0], requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
+    usage = ledger.node_usage("n1", leaving=[("b", goes)])
     assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
     assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}
     assert (usage.used[GPU], usage.leaving) == (47, {GPU: 80, "pods": 1, "cpu": 100})
@@ -304,11 +316,11 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert ledger.next_expiry() == 30 + OVERDUE_SECONDS
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
-    before = ledger.revision("n1")
+    before = ledger.node_revision("n1")
     assert ledger.node_usage("n1").leaving[GPU] == 2
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
-    assert ledger.revision("n1") > before
+    assert ledger.node_revision("n1") > before
     assert ledger.node_usage("n1").leaving == {}
     assert ledger.node_usage("n1").used == {GPU: 2, "pods": 1}
     assert ledger.node_usage("n1").used_by == {"a": {GPU: 2}}

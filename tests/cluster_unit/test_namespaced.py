@@ -7,7 +7,7 @@ from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import PODS, in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JOBS, JobFeed
+from elastic_operator.job_feed import JOBS, JobFeed
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
@@ -40,7 +40,7 @@ async def test_only_the_namespaces_that_are_named_are_asked_for(api, session):
         assert several.paths == (in_namespace(PODS, "a"), in_namespace(PODS, "b"))
         assert names(several.store) == {("a", "first"), ("b", "first")}
         await at_rest()
-        assert several.stats.watches == 2
+        assert api.requests["WATCH"] == 2
         put(api, "b", "second")
         put(api, "other", "second")
         await at_rest()

@@ -25,7 +25,7 @@ BODY = {"metadata": {"name": "p"}, "spec": {"containers": []}}
         (400, "BadRequest", errors.BadRequest),
         (401, "Unauthorized", errors.Unauthorized),
         (403, "Forbidden", errors.Forbidden),
-        (404, "NotFound", errors.NotFound),
+        (404, "NotFound", errors.NotServed),
         (409, "AlreadyExists", errors.AlreadyExists),
         (409, "Conflict", errors.Conflict),
         (410, "Expired", errors.Expired),

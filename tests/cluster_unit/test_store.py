@@ -152,3 +152,13 @@ def test_any_order_of_news_ends_in_the_same_state(order, data):
         store.observe_deleted(*item) if isinstance(item, tuple) else store.observe(item)
     assert {obj.metadata.uid: obj.metadata.resource_version for obj in store} == {"two": "6", "three": "7"}
     assert store.named("p", "a").metadata.uid == "two"
+
+
+def test_a_listener_hears_nothing_after_its_end():
+    store = Store[Pod]()
+    heard: list[Pod | None] = []
+    end = store.subscribe(lambda _, new: heard.append(new))
+    store.observe(pod(rv=9))
+    end()
+    store.observe(pod(rv=10))
+    assert [one.metadata.resource_version for one in heard] == ["9"]

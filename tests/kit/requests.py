@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,5 +105,7 @@ class Refusal:
 
 def failure(status: int, reason: str, message: str) -> dict[str, Any]:
     """A Status that says no."""
+    named = re.search(r'"([^"]+)" not found$', message)
     told = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    return {**told, "reason": reason, "message": message, "code": int(status)}
+    more = {"reason": reason, "message": message, "details": {"name": named[1]} if named else {}}
+    return {**told, **more, "code": int(status)}

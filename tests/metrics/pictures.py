@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture, Picture
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_group
-from tests.plan.jobs import BOTH, START, make_job, plan, see
+from tests.plan.jobs import BOTH, START, make_job, plan, see, with_facts
 
 P = "elastic_pytorch_"
 
@@ -42,7 +40,7 @@ def show(job=None, *, grant=BOTH, **fields) -> JobPicture:
 
 def show_elastic(report=None, **fields) -> JobPicture:
     """A job in Elastic mode, whose master has said that."""
-    return show(replace(make_elastic_job(make_group(1)), report=report or make_report()), **fields)
+    return show(with_facts(make_elastic_job(make_group(1)), report=report or make_report()), **fields)
 
 
 def parse(text: bytes) -> dict[tuple[str, ...], float]:

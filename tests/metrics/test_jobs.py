@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
-from elastic_operator.metrics.shown import Shown
-from elastic_operator.metrics.times import KINDS
-from elastic_operator.plan.record import Planned
+from elastic_operator.metrics.times import KINDS, JobTimes
+from elastic_operator.plan.job_memory import Planned
 from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_disruption import UNREADY, kept, on_nodes
@@ -111,10 +110,10 @@ def test_who_does_not_lead_tells_of_watches_and_not_of_jobs():
 
 
 def test_a_picture_shows_a_job_as_it_was_last_planned_and_its_policy():
-    shown, job = Shown(), make_job()
+    times, job = JobTimes(), make_job()
     later = replace(job, uid="other", name="other", namespace="team-b")
     planned = [Planned(see(one), None, 0.0, plan(one, BOTH).status) for one in (job, later)]
     for one in planned:
-        shown.see(one)
-    pictures = shown.pictures(planned, {"team-b": "b"})
+        times.see_plan(one)
+    pictures = times.pictures(planned, {"team-b": "b"})
     assert [(picture.obs.job.name, picture.policy) for picture in pictures] == [(job.name, ""), ("other", "b")]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from elastic_api.job import JobSpec
 from elastic_api.status import Condition, JobStatus, Limit
-from elastic_operator.plan.facts.decisions import Grant, Plan, Slot
+from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
@@ -84,19 +84,21 @@ def make_job(pods=None, *, spec=None, status=None, **fields):
         "status": status or make_status(replicas=len(pods)),
         "pods": pods,
     }
-    return Job(**{**defaults, **fields})
+    return with_facts(Job(**defaults), **fields)
+
+
+def with_facts(job, **fields):
+    """The job with these fields, each wherever it stands in it."""
+    for part in ("heard", "around"):
+        known = getattr(job, part)
+        theirs = {name: fields.pop(name) for name in [*fields] if hasattr(known, name)}
+        job = replace(job, **{part: replace(known, **theirs)})
+    return replace(job, **fields)
 
 
 def make_grant(*, keep=(), create=(), release=(), limit=Limit.AT_MAXIMUM, message="told", ready=True):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
-    return Grant(
-        replicas=len(keep) + len(create),
-        keep=_uids(keep),
-        release=_uids(release),
-        create=slots,
-        limit=limit,
-        message=message,
-    )
+    return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), limit, message)
 
 
 def _uids(names):
@@ -104,7 +106,9 @@ def _uids(names):
 
 
 def see(job, *, now=200.0, unready=None) -> Observation:
-    return observe(job, {n: START + t for n, t in (unready or {}).items()}, START + now)
+    since = {name: START + time for name, time in (unready or {}).items()}
+    here = {pod.node: since[pod.node] for pod in job.pods if pod.node in since}
+    return observe(with_facts(job, unready=here), START + now)
 
 
 def plan(job, grant=None, *, now=200.0, unready=None) -> Plan:

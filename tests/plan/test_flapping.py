@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.demand import JobShape, demand_of
 from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
-from elastic_operator.plan.job.holding import as_it_is
+from elastic_operator.plan.job.holding import frozen_demand
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
 
 UP, DOWN = "ScaledUp", "PreemptedByJob"
@@ -130,7 +130,7 @@ HELD = {"held_until": at(700)}
 def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     seen = see(job(flaps(4), pods=group(2), spec=make_spec(maxReplicas=8), **HELD))
     shape = JobShape(PodShape({}), PodShape({}))
-    demand = as_it_is(demand_of(seen, shape))
+    demand = frozen_demand(demand_of(seen, shape))
     assert demand.sizes == (2, 3)
     assert demand.wants
     assert not demand.takes

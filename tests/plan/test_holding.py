@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.demand import demand_of, job_shape
-from elastic_operator.plan.job.holding import LOWEST_PRIORITY, as_it_is, demand_of_pods, flavor_held, held
+from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (
     START,
@@ -29,6 +29,7 @@ from tests.plan.jobs import (
     reasons,
     see,
     started,
+    with_facts,
 )
 from tests.plan.jobs import plan as planned
 
@@ -63,7 +64,7 @@ FINISHED = make_status(completion_time=at(100), conditions=[make_condition(Condi
     ids=["unread", "deleted", "one is going", "kept at the end", "to be gone", "all", "runs", "suspended"],
 )
 def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(job, keeps):
-    assert len(held(see(job))) == keeps
+    assert len(unwanted_pods(see(job))) == keeps
 
 
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
@@ -74,7 +75,7 @@ def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod
 
 
 def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
-    job = replace(unread(group(3)), priority=7)
+    job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
     assert (claim.priority, claim.sizes, claim.takes) == (7, (2, 3, 4), False)
 
@@ -138,7 +139,7 @@ class TestAJobWhoseSpecIsNoUse:
     def test_has_what_it_has_and_asks_for_no_more(self, why):
         seen = see(self.job(why, group(2)))
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
-        demand = as_it_is(demand_of(seen, shape))
+        demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
         assert (demand.sizes, demand.takes, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
 
@@ -149,7 +150,7 @@ class TestAJobWhoseSpecIsNoUse:
         assert done.creates == ()
         assert reasons(done)["FullSize"] == ("False", "InvalidSpec")
         ready = done.status.condition(ConditionType.READY)
-        assert "its 3 pods go on, and none is made" in ready.message
+        assert "it goes on with 3 pods and gets no more" in ready.message
 
     @pytest.mark.parametrize("left", [(make_pod("master-0"),), (make_pod("worker-0"), make_pod("worker-1"))])
     def test_gives_back_what_does_not_make_its_minimum(self, why, left):

@@ -22,9 +22,9 @@ def released(count: int, *, of: int = 8) -> Assignment:
 
 
 def stay(
-    share: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
+    assignment: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
 ) -> set[str]:
-    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), share, takers, frozenset(waiting)))
+    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, takers, frozenset(waiting)))
 
 
 def test_while_nobody_waits_all_go() -> None:
@@ -56,24 +56,24 @@ def test_who_has_more_pods_than_its_largest_size_lets_the_surplus_go_at_once() -
 @pytest.mark.parametrize("lost", ["master-0", "worker-1"])
 def test_what_a_job_lost_comes_again_while_it_waits_to_make_way(lost: str) -> None:
     grant = make_grant(keep=["worker-0"], release=["worker-2"], create=[lost])
-    held = grant.holding(frozenset(grant.release), 3)
+    held = grant.holding(frozenset(grant.assignment.release), 3).assignment
     assert (held.release, held.replicas) == ((), 3)
     assert [slot.role for slot in held.create] == [lost.split("-")[0]]
 
 
 def test_a_job_that_lost_nothing_gets_nothing_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-2"])
-    assert grant.holding(frozenset(grant.release), 3).create == ()
+    assert grant.holding(frozenset(grant.assignment.release), 3).assignment.create == ()
 
 
 def test_room_that_is_not_free_yet_is_not_used_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0"], release=["worker-1"], create=["worker-2"], ready=False)
-    assert grant.holding(frozenset(grant.release), 3).create == ()
+    assert grant.holding(frozenset(grant.assignment.release), 3).assignment.create == ()
 
 
 def test_the_pod_of_a_node_that_is_gone_is_made_again_by_a_job_that_waits_to_make_way() -> None:
     pods = (*group(1), make_pod("worker-2"))
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-2"], create=["worker-1"])
-    planned = plan(make_own(pods, status=started(3)), grant.holding(frozenset(grant.release), 4))
+    planned = plan(make_own(pods, status=started(3)), grant.holding(frozenset(grant.assignment.release), 4))
     assert names(planned.deletes) == []
     assert [(create.role, create.index) for create in planned.creates] == [("worker", 1)]

@@ -1,14 +1,13 @@
 """Pods that train on without a lost node are left alone in Torchrun mode; those that wait for it are replaced."""
 
-from dataclasses import replace
 from math import inf
 
 import pytest
 
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import Group, MainContainer
-from elastic_operator.plan.job.survivors import ASK_SECONDS
-from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started
+from elastic_operator.plan.job.survivors import READ_SECONDS
+from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
 PODS = (*group(2), make_pod("worker-2", node="n2"))
 LEFT = frozenset(pod.uid for pod in PODS[:3])
@@ -52,8 +51,8 @@ def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_nod
     before, begins, due = (
         see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
-    assert (before.asked, min(before.wake_at)) == (None, START + DUE - ASK_SECONDS)
-    assert begins.asked.uids == LEFT
+    assert (before.survivors, min(before.wake_at)) == (None, START + DUE - READ_SECONDS)
+    assert begins.survivors.uids == LEFT
     assert due.lost_nodes == {"n2"}
 
 
@@ -61,11 +60,11 @@ def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_nod
 def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     """A new leader, or a short nodeLossSeconds."""
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
-    assert (seen.lost_nodes, seen.asked.uids) == (frozenset(), LEFT)
-    asked = replace(seen.job, group=Group(START + DUE))
-    late = see(asked, now=DUE + ASK_SECONDS, unready={"n2": 100})
+    assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
+    asked = with_facts(seen.job, group=Group(START + DUE))
+    late = see(asked, now=DUE + READ_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
-    assert see(asked, now=DUE + ASK_SECONDS - 1, unready={"n2": 100}).wake_at == (START + DUE + ASK_SECONDS,)
+    assert see(asked, now=DUE + READ_SECONDS - 1, unready={"n2": 100}).wake_at == (START + DUE + READ_SECONDS,)
 
 
 def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
@@ -85,7 +84,7 @@ def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():
 )
 def test_no_log_is_asked_for_where_those_that_are_left_could_be_no_group(pods, fields):
     seen = see(job_of(pods, asked=None, **fields), now=DUE, unready={"n2": 100})
-    assert seen.asked is None
+    assert seen.survivors is None
     assert seen.lost_nodes == {"n2"}
 
 
@@ -93,12 +92,12 @@ def test_pods_that_do_not_run_or_are_to_go_or_are_on_other_nodes_that_are_not_re
     starts = make_pod("worker-3", phase="Pending", main=MainContainer())
     more = (starts, make_pod("worker-4", deleting_since=START + 90), make_pod("worker-5", node="n3"))
     seen = see(job_of((*PODS, *more)), now=DUE, unready={"n2": 100, "n3": 120})
-    assert (seen.asked.uids, seen.asked.since) == (LEFT, START + 100)
+    assert (seen.survivors.uids, seen.survivors.since) == (LEFT, START + 100)
 
 
 def test_of_nodes_that_went_with_many_others_nobody_is_asked():
     kept = Disruption(away=5, of=6, until=inf, kept=frozenset({"n2"}))
-    assert see(job_of(disruption=kept), now=DUE, unready={"n2": 100}).asked is None
+    assert see(job_of(disruption=kept), now=DUE, unready={"n2": 100}).survivors is None
 
 
 def test_the_pods_of_a_group_that_was_left_alone_are_a_job_like_any_other_afterwards():

@@ -8,7 +8,7 @@ from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import STUCK_SECONDS, UNPLACED, takes_from
+from elastic_operator.plan.job.unplaceable import UNPLACED, UNSCHEDULABLE_SECONDS, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -26,6 +26,7 @@ from tests.plan.jobs import (
     reasons,
     see,
     started,
+    with_facts,
 )
 
 QUOTA = "the API server takes no more pods of this job: exceeded quota. Wait."
@@ -314,7 +315,7 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
     again = plan(replace(job, status=planned.status), BOTH)
     assert again.events == ()
-    counted = plan(replace(job, status=planned.status, uncounted=""), BOTH)
+    counted = plan(with_facts(replace(job, status=planned.status), uncounted=""), BOTH)
     assert reasons(counted)["DevicesNotCounted"] == ("False", "Over")
 
 
@@ -324,11 +325,12 @@ def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    forbidden = replace(job, status=planned.status, ignored_priority=("PriorityClassNotAllowed", "not that one"))
+    odd = "PriorityClassNotAllowed", "not that one"
+    forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(replace(job, status=planned.status, ignored_priority=("", "")), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=("", "")), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 
@@ -380,7 +382,7 @@ def is_refused_more(status, _now):
 
 
 def cannot_be_placed(status, now):
-    since = START + now - STUCK_SECONDS
+    since = START + now - UNSCHEDULABLE_SECONDS
     waiting = {"phase": "Pending", "main": MainContainer(), "unschedulable": "no cpu", "unschedulable_since": since}
     return make_job([*group(1), make_pod("worker-1", **waiting)], status=status)
 
@@ -442,20 +444,20 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
 
 def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
     job = make_job(status=make_status(target_replicas=4), spec=make_spec(), blocked=QUOTA)
-    seen = observe(job, {}, START + 100)
+    seen = observe(job, START + 100)
     assert (seen.status.retry.size, seen.status.retry.attempt) == (3, 1)
     assert START + 110 <= seconds(seen.status.retry.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
     assert len(seen.live) == 2
-    assert seen.gone == ()
+    assert seen.to_delete == ()
 
 
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA)
-    seen = observe(job, {}, START + 100)
-    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    seen = observe(job, START + 100)
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    assert seen.held_back
+    assert seen.backs_off
     assert not seen.wants_pods
 
 
@@ -472,7 +474,7 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
     seen = see(make_job(before, status=status, shut_out=CLOSED))
-    assert [pod.name for pod, _ in seen.gone] == ["toy-worker-2"]
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
     lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED))
@@ -482,21 +484,21 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))
-    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
 
 def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
     leaving = make_pod("worker-0", deleting_since=START + 99)
     job = make_job([make_pod("master-0"), leaving], status=make_status(replicas=1), blocked=QUOTA)
-    assert observe(job, {}, START + 100).gone == ()
+    assert observe(job, START + 100).to_delete == ()
 
 
 def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     waits = []
     for attempt in (1, 3, 9, 40):
         retry = Retry(reason="x", not_before=at(0), attempt=attempt)
-        seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), {}, START + 100)
+        seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), START + 100)
         waits.append(seconds(seen.status.retry.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
 
@@ -510,7 +512,7 @@ def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowh
 ) -> None:
     pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
     retry = Retry(reason=reason, not_before=at(0), attempt=before, size=2)
-    found = observe(make_job(pods, status=make_status(retry=retry)), {}, START + 100).status.retry
+    found = observe(make_job(pods, status=make_status(retry=retry)), START + 100).status.retry
     assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
 
 
@@ -518,17 +520,17 @@ def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
     waits = set()
     for uid in ("5c0b2a", "77e1f0"):
         job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA, uid=uid)
-        waits.add(observe(job, {}, START).status.retry.not_before)
+        waits.add(observe(job, START).status.retry.not_before)
     assert len(waits) == 2
 
 
 def test_a_job_of_which_only_some_pods_are_refused_for_good_gives_the_others_back():
     job = make_job([make_pod("master-0")], status=make_status(replicas=1), refused="spec.worker.template...: odd.")
-    seen = observe(job, {}, START + 100)
-    assert [pod.name for pod, _ in seen.gone] == ["toy-master-0"]
+    seen = observe(job, START + 100)
+    assert [pod.name for pod, _ in seen.to_delete] == ["toy-master-0"]
     assert (seen.status.incarnation, seen.status.target_replicas) == (2, 0)
-    whole = observe(make_job(refused="spec.worker.template...: odd."), {}, START + 100)
-    assert (whole.gone, whole.status.incarnation) == ((), 1)
+    whole = observe(make_job(refused="spec.worker.template...: odd."), START + 100)
+    assert (whole.to_delete, whole.status.incarnation) == ((), 1)
 
 
 def test_a_start_that_waits_for_the_name_of_the_master_before_says_so():

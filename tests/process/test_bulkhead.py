@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from elastic_operator.plan.blame import MOST_TRIES, culprits
+from elastic_operator.plan.blame import MAX_TRIES, culprits
 from elastic_operator.read import bulkhead
-from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, LONGEST_SECONDS, Bulkhead
+from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_ASIDE_SECONDS, Bulkhead
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def raised(found: Bulkhead, times: int, clock: SimpleNamespace, **more: bool) ->
 def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(clock):
     waits = raised(Bulkhead(), 13, clock)
     assert waits[:4] == [1, 2, 4, 8]
-    assert waits[-1] == LONGEST_SECONDS
+    assert waits[-1] == MAX_ASIDE_SECONDS
     assert raised(Bulkhead(), 2, clock, in_allocation=True) == [FIRST_ALLOCATION_SECONDS, 2 * FIRST_ALLOCATION_SECONDS]
 
 
@@ -46,6 +46,16 @@ def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_
     clock.passed += KEPT_SECONDS + 1
     assert raised(found, 1, clock) == [1]
     assert found.set_aside("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
+
+
+def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
+    found = Bulkhead()
+    found.set_aside("job", "uid", "a/b", KeyError(), version=1)
+    of_a_plan_under_way = found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True)
+    assert not of_a_plan_under_way.silent
+    assert not found.may_take("uid", 1)
+    of_a_plan_under_way.is_reported = True
+    assert found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True).silent
 
 
 def test_an_edit_has_it_tried_again_at_once():
@@ -61,7 +71,7 @@ def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
         may_take.append(found.may_take("uid", version))
         found.set_aside("job", "uid", "a/b", KeyError(), version=version, given=True)
     assert may_take == [True, True, True, False, False]
-    clock.passed += LONGEST_SECONDS
+    clock.passed += MAX_ASIDE_SECONDS
     assert found.may_take("uid", 6)
 
 
@@ -113,7 +123,7 @@ def test_the_search_ends_where_nearly_all_raise_and_blames_groups_then():
         work(some)
 
     found = culprits(range(4096), counted)
-    assert calls <= MOST_TRIES + 2
+    assert calls <= MAX_TRIES + 2
     assert set(range(1, 4096)) <= set(found)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import MainContainer
-from elastic_operator.read.sightings import LATE_SECONDS, MOST_KEPT, Sightings
+from elastic_operator.read.first_seen import LATE_SECONDS, MAX_KEPT, FirstSeen
 from tests.plan.jobs import make_pod
 from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
 
@@ -93,8 +93,8 @@ class Seeing:
         self.now = START
         self.clock = ServerClock(monotonic=lambda: self.now)
         self.clock.offset = 0.0
-        self.sightings = Sightings(self.clock)
-        self.sightings.begin_look()
+        self.first_seen = FirstSeen(self.clock)
+        self.first_seen.begin_look()
 
     def steps(self, by: float) -> None:
         """The clock does."""
@@ -103,7 +103,7 @@ class Seeing:
 
     def age(self, written: float) -> float:
         """How long ago that was."""
-        return self.now - self.sightings.since("uid", written)
+        return self.now - self.first_seen.since("uid", written)
 
 
 @BOTH_WAYS
@@ -127,7 +127,7 @@ def test_a_time_in_the_future_counts_from_when_it_is_first_seen():
 def test_a_process_believes_old_times_at_its_first_look_only():
     seen = Seeing()
     assert seen.age(START - HOUR) == HOUR
-    seen.sightings.begin_look()
+    seen.first_seen.begin_look()
     assert seen.age(START - 2 * HOUR) == 0
     assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
 
@@ -136,12 +136,12 @@ def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
     """Many pods come and go while a node is not Ready: its time does not begin anew."""
     seen = Seeing()
     ages = {seen.age(START - HOUR)}
-    seen.sightings.begin_look()
-    for i in range(2 * MOST_KEPT):
-        seen.sightings.since(f"pod-{i}", START)
+    seen.first_seen.begin_look()
+    for i in range(2 * MAX_KEPT):
+        seen.first_seen.since(f"pod-{i}", START)
         if i % 1000 == 0:
             ages.add(seen.age(START - HOUR))
-    assert len(seen.sightings._seen) <= MOST_KEPT
+    assert len(seen.first_seen._seen) <= MAX_KEPT
     assert ages == {HOUR}
 
 
@@ -149,8 +149,8 @@ def test_after_a_step_a_pod_that_was_told_to_go_while_it_ran_was_asked_whatever_
     seen = Seeing()
     runs = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(running_since=START))
     ended = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(exit_code=0, finished_at=START + 9))
-    assert seen.sightings.of_pod(ended).main.finished_at == START + 9
-    seen.sightings.of_pod(runs)
-    assert seen.sightings.of_pod(ended).main.finished_at == START + 9
+    assert seen.first_seen.of_pod(ended).main.finished_at == START + 9
+    seen.first_seen.of_pod(runs)
+    assert seen.first_seen.of_pod(ended).main.finished_at == START + 9
     seen.steps(HOUR)
-    assert seen.sightings.of_pod(ended).main.finished_at is None
+    assert seen.first_seen.of_pod(ended).main.finished_at is None

@@ -1,19 +1,20 @@
 import asyncio
 import logging
+from math import inf
 from typing import Any
 
 import pytest
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Conflict, Unreachable
+from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.meta import Meta
-from elastic_operator.loop.dispatch import NEVER, Dispatcher
-from elastic_operator.loop.status_times import MESSAGE_SECONDS, REPORT_SECONDS
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
 
@@ -56,13 +57,13 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
         ledger=ledger,
         troubles=Troubles(),
         metrics=Metrics(),
-        unkept=Unkept("jobs"),
+        dropped_fields=DroppedFields("jobs"),
         fresh=lambda: True,
         done=done,
         failed=lambda _uid, _error: None,
     )
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
-    dispatcher.start(objects.CustomObject(metadata=meta, status={}), job, plan)
+    dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     return dispatcher
 
 
@@ -83,7 +84,23 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.troubles.wait(make_job().uid, 0.0) > 0) == bool(warnings)
+    assert (dispatcher.troubles.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
+
+
+async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
+    """Stores that are not fresh make no pods, and no second status, event and longer wait either."""
+    job, done = make_job(), asyncio.Event()
+    plan = Plan(status=job.status, commit_first=True)
+    dispatcher = dispatch(Noted(), plan, done=lambda _: done.set())
+    await done.wait()
+    done.clear()
+    dispatcher.troubles.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
+    dispatcher.fresh = lambda: False
+    await asyncio.sleep(1.0)
+    meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
+    dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
+    await done.wait()
+    assert dispatcher.troubles.of(job.uid).blocked == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
@@ -104,8 +121,8 @@ class Noted:
     def __init__(self) -> None:
         self.told: list[bool] = []
 
-    async def carry_out(self, *_args: Any, tells: bool, **_options: Any) -> None:
-        self.told.append(tells)
+    async def carry_out(self, *_args: Any, writes_status: bool, **_options: Any) -> None:
+        self.told.append(writes_status)
 
 
 class Handed:
@@ -124,7 +141,7 @@ class Handed:
         await asyncio.sleep(0)
         self.actor.told.clear()
         meta = Meta(name=self.job.name, namespace=self.job.namespace, uid=self.job.uid, resource_version="1")
-        body = objects.CustomObject(metadata=meta, status={**self.written, **written})
+        body = objects.CustomObject(metadata=meta, status=objects.Packed({**self.written, **written}))
         wait = self.dispatcher.start(body, self.job, Plan(status=self.planned.status, **plan))
         await asyncio.sleep(0)
         return wait
@@ -139,14 +156,14 @@ async def test_what_pods_do_is_told_with_what_they_do_within_a_second(written: d
     handed = Handed()
     assert 0 < await handed.start(written) <= REPORT_SECONDS
     handed.dispatcher.status_times._known[handed.job.uid].behind_since -= REPORT_SECONDS
-    assert await handed.start(written) == NEVER
+    assert await handed.start(written) == inf
     assert handed.actor.told == [True]
 
 
 @pytest.mark.parametrize("written", DECISIONS, ids=str)
 async def test_what_the_next_decision_starts_from_is_written_at_once(written: dict[str, Any]) -> None:
     handed = Handed()
-    assert await handed.start(written) == NEVER
+    assert await handed.start(written) == inf
     assert handed.actor.told == [True]
 
 
@@ -162,7 +179,7 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:
     handed = Handed()
-    assert await handed.start({"gpus": 0}, route=Route("10.0.0.1", "n1")) == NEVER
+    assert await handed.start({"gpus": 0}, route=Route("10.0.0.1", "n1")) == inf
     assert handed.actor.told == [False]
     assert 0 < await handed.start({"gpus": 0}) <= REPORT_SECONDS, "it waits no longer for that"
 

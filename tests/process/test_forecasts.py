@@ -10,11 +10,11 @@ from unittest.mock import Mock
 
 from elastic_api.what_if import KEEP
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.forecasts import Forecasts
+from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.forecast.answer import Answer, no_answer
-from elastic_operator.plan.forecast.starts import MOST_STEPS, Steps
+from elastic_operator.plan.forecast.starts import MAX_STEPS, Steps
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Observed
 from elastic_operator.plan.policies.resolve import Resolved
@@ -33,11 +33,11 @@ class Life:
         self.heard: list[str] = []
         clock = SimpleNamespace(time=lambda: time.time())
         self.forecasts = Forecasts(None, metrics=Metrics(), clock=clock, again=self.heard.append)
-        self.forecasts.questions.begin = self._begin
+        self.forecasts.what_ifs.begin = self._begin
         self._obs: dict[str, Observation] = {}
 
     def _begin(self, *_: object) -> Steps[Answer]:
-        for _step in range(MOST_STEPS):
+        for _step in range(MAX_STEPS):
             if (yield):
                 break
             asyncio.get_running_loop().keep_busy(DECISION_SECONDS)
@@ -49,7 +49,7 @@ class Life:
             uid = f"{namespace}/{index}"
             job = make_facts((), namespace=namespace, uid=uid, what_if=KEEP, spec=make_spec(suspend=True))
             self._obs[uid] = Observation(job, job.status)
-            self.forecasts.told(self._obs[uid], job.status)
+            self.forecasts.with_forecast(self._obs[uid], job.status)
 
     def see(self, *waiting: str) -> None:
         """A pass has decided; these jobs wait."""
@@ -98,8 +98,8 @@ def test_while_starts_are_estimated_answers_take_half_of_the_time_at_most() -> N
         return {}
 
     async def story(life: Life) -> None:
-        real = life.forecasts.line.look
-        life.forecasts.line.look = lambda decisions, at: real(decisions, at) or steps()
+        real = life.forecasts.queue_positions.look
+        life.forecasts.queue_positions.look = lambda decisions, at: real(decisions, at) or steps()
         crowds(life, ["a", "b", "c", "d", "e"])
         life.see("waits")
         await asyncio.sleep(300)
@@ -135,7 +135,7 @@ def test_what_was_decided_before_a_failed_pass_is_not_read_any_more() -> None:
 
     async def story(life: Life) -> None:
         life.see("waits")
-        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts))
+        Controller.forget(SimpleNamespace(world=Mock(), planner=Mock(), forecasts=life.forecasts, _on_decisions=Mock()))
         life.ask("a")
         await asyncio.sleep(60)
         answered.append(list(life.heard))
@@ -157,4 +157,4 @@ def test_a_question_is_answered_once_although_passes_look_at_it_while_it_is_work
 
     life = lives(story)
     assert life.heard == ["red/0"]
-    assert life.forecasts.questions._metrics.what_ifs.labels("false")._value.get() == 1
+    assert life.forecasts.what_ifs._metrics.what_ifs.labels("false")._value.get() == 1

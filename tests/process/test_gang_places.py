@@ -29,7 +29,7 @@ class Gang(World):
 
     def kept(self, now: float = NOW) -> dict[str, str]:
         """The node that is kept for each waiting pod."""
-        return {one.name: one.reserved for one in self.requests.look(now)}
+        return {one.name: one.reserved for one in self.pending_pods.look(now)}
 
     def _observe(self, number: int, reservation: Reservation, **fields: Any) -> None:
         name, owners = f"g{number}", (owner("uid-job", kind="Job", name="g"),)
@@ -97,4 +97,4 @@ def test_a_pod_without_its_nomination_is_nominated_again_for_the_place_that_it_h
     world.waits(2, "n2", nominated="")
     world.waits(3, "", nominated="")
     world.kept()
-    assert [(one.metadata.name, reserved.node) for one, reserved in world.requests.renewable] == [("g2", "n1")]
+    assert [(one.metadata.name, reserved.node) for one, reserved in world.pending_pods.renewable] == [("g2", "n1")]

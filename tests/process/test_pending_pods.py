@@ -15,9 +15,9 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import (
     CONDITION,
     FIRST_SECONDS,
-    MOST_AVOIDED,
-    MOST_CHARACTERS,
-    MOST_SECONDS,
+    MAX_ANNOTATION,
+    MAX_AVOIDED,
+    MAX_AVOIDED_SECONDS,
     Avoided,
     Reservation,
     reservation_of,
@@ -25,9 +25,11 @@ from elastic_operator.cluster.reservation import (
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
-from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MOST_REST_SECONDS
+from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MAX_REST_SECONDS
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending_pods import MOST_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -45,7 +47,7 @@ class World:
     nodes: Store[objects.Node] = field(default_factory=Store)
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
-    barred: dict[str, tuple[float, str]] = field(default_factory=dict)
+    barred: dict[str, Barred] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
@@ -54,17 +56,18 @@ class World:
             self.nodes.observe(node(name))
         ledger = Ledger(job_of=lambda _: None, parse=parse_pod_name)
         self.pods.subscribe(ledger.pod_changed)
-        self.requests = PendingPods(
+        self.pending_pods = PendingPods(
             ledger,
             Settings(),
             nodes=self.nodes,
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
+            bulkhead=Bulkhead(),
             barred=lambda uid: self.barred.get(uid),
             makes_way=lambda node: node in self.emptied,
         )
 
-    requests: PendingPods = field(init=False)
+    pending_pods: PendingPods = field(init=False)
 
     def pod(
         self,
@@ -102,9 +105,9 @@ class World:
         return found
 
     def look(self, now: float = NOW) -> PendingPod:
-        """The request for it."""
-        (request,) = self.requests.look(now)
-        return request
+        """What is read of it."""
+        (pod,) = self.pending_pods.look(now)
+        return pod
 
 
 def _json(reservation: Reservation) -> str:
@@ -114,18 +117,18 @@ def _json(reservation: Reservation) -> str:
     )
 
 
-def may_go_to(request: PendingPod) -> list[str]:
+def may_go_to(pod: PendingPod) -> list[str]:
     """The nodes that its shape allows."""
-    return [name for name in ("n1", "n2") if not misfit(request.shape, Node(name, {}))]
+    return [name for name in ("n1", "n2") if not misfit(pod.shape, Node(name, {}))]
 
 
-def test_a_pod_that_lacks_gpus_is_a_request():
+def test_a_pod_that_lacks_gpus_is_a_pending_pod():
     world = World()
     world.pod(nodeSelector={"zone": "z"}, preemptionPolicy="Never", priority=7)
-    request = world.look()
-    assert (request.uid, request.namespace, request.name) == ("u", "team", "p")
-    assert (request.shape.gpus, request.shape.node_selector) == (1, {"zone": "z"})
-    assert (request.priority, request.preempts, request.unplannable, request.promised) == (7, False, "", False)
+    pod = world.look()
+    assert (pod.uid, pod.namespace, pod.name) == ("u", "team", "p")
+    assert (pod.shape.gpus, pod.shape.node_selector) == (1, {"zone": "z"})
+    assert (pod.priority, pod.preempts, pod.unplannable, pod.promised) == (7, False, "", False)
 
 
 NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
@@ -144,7 +147,7 @@ NOT_ASKED_FOR: dict[str, dict[str, Any]] = {
 def test_for_others_nothing_is_asked(why: str):
     world = World()
     world.pod(**NOT_ASKED_FOR[why])
-    assert not world.requests.look(NOW)
+    assert not world.pending_pods.look(NOW)
 
 
 UNPLANNABLE: dict[str, dict[str, Any]] = {
@@ -175,12 +178,12 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     world = World()
     reservation = Reservation("n2", NOW - 1, NOW + 30)
     world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
-    request = world.look()
-    assert (request.reserved, request.nominated, may_go_to(request)) == ("n2", "", ["n1", "n2"])
-    assert (world.requests.expired, world.requests.again_at) == ((), NOW + 30)
+    pod = world.look()
+    assert (pod.reserved, pod.nominated, may_go_to(pod)) == ("n2", "", ["n1", "n2"])
+    assert (world.pending_pods.expired, world.pending_pods.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
-    assert [pod.metadata.uid for pod in world.requests.expired] == ["u"]
+    assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
 
 
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
@@ -190,8 +193,8 @@ def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_SECONDS, 2)}
     world = World()
     world.pod(reservation=once)
-    request, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
-    assert (may_go_to(request), may_go_to(later)) == (["n1"], ["n1", "n2"])
+    pod, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
+    assert (may_go_to(pod), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
 def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_is_tried_again():
@@ -203,8 +206,8 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
     assert found == [0.0, 0.0, NOW + FIRST_REST_SECONDS, NOW + 2 * FIRST_REST_SECONDS]
     world = World()
     world.pod(reservation=msgspec.json.encode(third).decode())
-    request, later = world.look(NOW + FIRST_REST_SECONDS - 1), world.look(NOW + FIRST_REST_SECONDS)
-    assert (bool(request.unplannable), later.unplannable) == (True, "")
+    pod, later = world.look(NOW + FIRST_REST_SECONDS - 1), world.look(NOW + FIRST_REST_SECONDS)
+    assert (bool(pod.unplannable), later.unplannable) == (True, "")
 
 
 def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_down():
@@ -216,7 +219,7 @@ def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_do
 
 def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
     world = World()
-    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MOST_REST_SECONDS)).decode())
+    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_REST_SECONDS)).decode())
     assert not world.look().unplannable
 
 
@@ -224,11 +227,11 @@ def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
 def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alone_for_an_hour_at_most(times: int):
     said = f'{{"node": "n1", "since": 1, "until": 2, "avoid": {{"n1": {{"until": 0, "times": {times}}}}}}}'
     reserved = reservation_of(World().pod(nominated="n1", reservation=said))
-    assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MOST_SECONDS
+    assert NOW < reserved.ran_out(NOW).avoid["n1"].until <= NOW + MAX_AVOIDED_SECONDS
 
 
 def test_the_longest_reservation_that_the_operator_writes_can_be_read():
-    nodes = [f"{number:0253}" for number in range(MOST_AVOIDED + 1)]
+    nodes = [f"{number:0253}" for number in range(MAX_AVOIDED + 1)]
     reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Avoided(NOW - 1e-3, 2**31) for node in nodes[:-1]})
     assert reservation_of(World().pod(nominated=nodes[-1], reservation=reserved)) == reserved
 
@@ -245,8 +248,8 @@ def test_a_nomination_of_somebody_else_is_left_to_them():
     world = World()
     for ours in ("", Reservation("n2", NOW, NOW + 30)):
         world.pod(nominated="n1", reservation=ours)
-        request = world.look()
-        assert (request.nominated, request.reserved) == ("n1", "")
+        pod = world.look()
+        assert (pod.nominated, pod.reserved) == ("n1", "")
 
 
 def test_a_nomination_for_a_node_that_is_gone_counts_for_nothing():
@@ -262,7 +265,7 @@ UNREADABLE = {
     "a word for a time": '{"node": "n1", "until": "soon"}',
     "null": "null",
     "nested deeper than programs like to follow": '{"x":' + "[" * 5000,
-    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MOST_CHARACTERS + '"}',
+    "longer than the operator writes": '{"node": "n1", "x": "' + "x" * MAX_ANNOTATION + '"}',
 }
 
 
@@ -281,9 +284,9 @@ FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Avoided(NOW + 30)})
 def test_an_annotation_that_anybody_may_have_written_reserves_nothing():
     world = World()
     world.pod(annotated=FOR_EVER)
-    request = world.look()
-    assert (request.reserved, request.promised, may_go_to(request)) == ("", False, ["n1", "n2"])
-    assert (world.requests.expired, world.requests.renewable) == ((), ())
+    pod = world.look()
+    assert (pod.reserved, pod.promised, may_go_to(pod)) == ("", False, ["n1", "n2"])
+    assert (world.pending_pods.expired, world.pending_pods.renewable) == ((), ())
     world.pod(annotated=FOR_EVER, nominated="n2")
     assert (world.look().reserved, world.look().nominated) == ("", "n2")
 
@@ -292,9 +295,9 @@ def test_an_annotation_of_an_older_operator_counts_beside_its_nomination_and_is_
     world = World()
     world.pod(annotated=Reservation("n1", NOW - 1, NOW + 30), nominated="n1")
     assert world.look().reserved == "n1"
-    assert [pod.metadata.uid for pod, _ in world.requests.renewable] == ["u"]
+    assert [pod.metadata.uid for pod, _ in world.pending_pods.renewable] == ["u"]
     world.pod(annotated=FOR_EVER, nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
-    assert (world.look().reserved, world.requests.renewable) == ("n1", ())
+    assert (world.look().reserved, world.pending_pods.renewable) == ("n1", ())
     assert world.look(NOW + 30).reserved == ""
 
 
@@ -302,17 +305,17 @@ def test_a_reservation_from_a_clock_that_was_put_back_has_run_out():
     world = World()
     world.pod(nominated="n1", reservation=Reservation("n1", NOW + 3600, NOW + 3630))
     assert not world.look().reserved
-    assert len(world.requests.expired) == 1
+    assert len(world.pending_pods.expired) == 1
 
 
 def test_a_nomination_that_kube_scheduler_took_away_is_no_end_of_the_reservation():
     world = World()
     world.pod(nominated="", reservation=Reservation("n1", NOW, NOW + 30))
     assert world.look().reserved == "n1"
-    assert len(world.requests.renewable) == 1
+    assert len(world.pending_pods.renewable) == 1
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     world.look()
-    assert world.requests.renewable == ()
+    assert world.pending_pods.renewable == ()
 
 
 WAITS_FOR_ROOM = {
@@ -330,38 +333,38 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
     world.pod(reservation=Reservation("n1", NOW, NOW + 30), **spec)
     if rival:
         world.pods.observe(pod("other", namespace="team", uid="v", phase="Pending", spec={"containers": [CONTAINER]}))
-    world.requests.look(NOW)
-    assert len(world.requests.renewable) == renewed
+    world.pending_pods.look(NOW)
+    assert len(world.pending_pods.renewable) == renewed
     world.emptied.clear()
-    world.requests.look(NOW)
-    assert len(world.requests.renewable) == 1
+    world.pending_pods.look(NOW)
+    assert len(world.pending_pods.renewable) == 1
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
-    world = World(barred={"u": (NOW + 30, "it cannot be nominated: forbidden")})
+    world = World(barred={"u": Barred(NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
     assert world.look().unplannable == "it cannot be nominated: forbidden"
-    assert world.requests.again_at == NOW + 30
+    assert world.pending_pods.again_at == NOW + 30
     world.barred.clear()
     assert world.look().unplannable == ""
 
 
 def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominated_by_us():
-    world = World(barred={"u": (NOW + 30, "it cannot be nominated: no quorum")})
+    world = World(barred={"u": Barred(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
-    request = world.look()
-    assert (request.nominated, request.promised, request.unplannable) == ("n1", True, "")
+    pod = world.look()
+    assert (pod.nominated, pod.promised, pod.unplannable) == ("n1", True, "")
 
 
-def test_what_did_not_change_is_the_same_request():
+def test_what_did_not_change_is_the_same_pending_pod():
     world = World()
     world.pod()
-    first = world.requests.look(NOW)
-    assert world.requests.look(NOW + 5) is first
+    first = world.pending_pods.look(NOW)
+    assert world.pending_pods.look(NOW + 5) is first
     world.pod(said=f"0/3 nodes are available: 3 Insufficient {GPU}.")
-    assert world.requests.look(NOW + 6) is first
+    assert world.pending_pods.look(NOW + 6) is first
     world.pod(priority=5)
-    assert world.requests.look(NOW + 7) is not first
+    assert world.pending_pods.look(NOW + 7) is not first
 
 
 def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
@@ -380,4 +383,4 @@ def test_those_who_never_go_keep_no_place_for_others():
     world.pod(nominated="n1", reservation=Reservation("n1", NOW, NOW + 30))
     times = [NOW + seconds for seconds in range(0, 700, 20)]
     held = [bool(world.look(now).reserved) for now in times]
-    assert held == [now < NOW + MOST_PROLONGED_SECONDS for now in times]
+    assert held == [now < NOW + MAX_PROLONGED_SECONDS for now in times]

@@ -15,9 +15,9 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Resources
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.upkeep import plain_pods
+from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
-from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
 from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team
@@ -214,7 +214,7 @@ async def test_a_write_that_fails_is_tried_again_without_news_and_logged_once(
     assert here.limit("a") == "8"
     first, second, third = here.api.moments["POST"]
     assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
-    assert len([record for record in caplog.records if record.name == plain_pods.__name__]) == 1
+    assert len([record for record in caplog.records if record.name == upkeep.__name__]) == 1
 
 
 async def test_one_that_cannot_be_written_does_not_keep_the_others(here: World):

@@ -24,17 +24,17 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.planner import Decisions, Observed, Planner
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read import bulkhead
 from elastic_operator.read.convert import OUT_OF_SERVICE
+from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.overdue import OVERDUE_SECONDS
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools import snapshot_file
@@ -50,15 +50,15 @@ GPU = "nvidia.com/gpu"
 JOBS = ("first", "second")
 
 
-class Unbraked:
+class Unlimited:
     """Everybody takes what it is entitled to."""
 
     stopped, only_told = None, False
 
-    def brakes(self, _gpus: int) -> Brakes:
-        return Brakes()
+    def eviction_limits(self, _gpus: int) -> EvictionLimits:
+        return EvictionLimits()
 
-    def relief(self, _allocation: Allocation) -> float:
+    def next_capacity(self, _allocation: Allocation) -> float:
         return inf
 
 
@@ -82,27 +82,36 @@ class World:
     def new_world(self) -> StoredWorld:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock)
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, bulkhead=bulkhead.Bulkhead())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
             "may_take": lambda job: job.name not in self.refused,
-            "barred": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs, self.troubles, **passed)
+        return StoredWorld(reader, logs.with_logs, self.troubles, **passed)
 
     def look(self) -> Observed:
-        return self.planner.observe(self.stored.look(self.now))
+        observed = self.planner.observe(self.stored.look(self.now))
+        self._forget_absent(observed)
+        return observed
 
     def look_anew(self) -> Observed:
         """As a process that has just started sees it."""
         return Planner().observe(self.new_world().look(self.now))
 
     def decide(self) -> Decisions:
-        return self.planner.decide(self.stored.look(self.now), Unbraked())
+        decisions = self.planner.decide(self.stored.look(self.now), Unlimited())
+        self._forget_absent(decisions.observed)
+        return decisions
+
+    def _forget_absent(self, observed: Observed) -> None:
+        """As each pass does."""
+        for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
+            memory.keep_only(observed.obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
-        return Planner().decide(self.new_world().look(self.now), Unbraked())
+        return Planner().decide(self.new_world().look(self.now), Unlimited())
 
     def _job_comes_or_goes(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         if old is None or new is None:
@@ -181,7 +190,7 @@ class World:
             role=role,
             index=int(index),
             node=where or None,
-            requests={GPU: 1},
+            shape=PodShape({GPU: 1}, gpus=1),
         )
 
     def creation_ends(self, job: str, place: str) -> None:
@@ -196,7 +205,9 @@ class World:
             self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
-        self.troubles.clear(f"uid-{job}")
+        obs = self.look().obs.get(f"uid-{job}")
+        if obs is not None:
+            self.troubles.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
         (self.refused.add if refused else self.refused.discard)(job)
@@ -338,7 +349,7 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
     world = two_jobs(masters=True)
     for what, *how in history:
         getattr(world, what)(*how)
-        decided, recorded = world.decide(), record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
+        decided, recorded = world.decide(), record(world.stored, Unlimited(), *world.stored.reader.policies.sources())
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
@@ -381,10 +392,10 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     (demand,) = world.look().snapshot.jobs
     assert not demand.takes
     world.time_passes(1.0)
-    before, since = world.look(), world.stored.reader.outside.since
+    before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
     assert world.look().snapshot is before.snapshot
-    assert world.stored.reader.outside.since == since
+    assert world.stored.reader.external_changes.since == since
 
 
 def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
@@ -587,8 +598,8 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
         world.pod(name, "master-0", "n1", "Running", False, True)
     world.look()
     reader, looks = world.stored.reader, set()
-    facts, shape = reader.jobs.facts, reader.shapes.of
-    monkeypatch.setattr(reader.jobs, "facts", lambda body, **how: looks.add(body.metadata.name) or facts(body, **how))
+    inputs, shape = reader.jobs.inputs, reader.shapes.of
+    monkeypatch.setattr(reader.jobs, "inputs", lambda body, *how: looks.add(body.metadata.name) or inputs(body, *how))
     monkeypatch.setattr(reader.shapes, "of", lambda job: looks.add(job.name) or shape(job))
 
     def looked_at():
@@ -618,6 +629,7 @@ def test_only_the_jobs_are_looked_at_whose_claim_or_volume_changes_or_whose_pods
 def test_the_stores_keep_nothing_of_a_leader_that_leads_no_more():
     world = two_jobs(masters=True)
     former = weakref.ref(world.stored)
+    world.stored.close()
     world.begin_anew()
     gc.collect()
     assert former() is None
@@ -657,4 +669,4 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [obs.job.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
+    assert [obs.job.around.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from elastic_api.policy import COLLECTION
+from elastic_api.policy import COLLECTION, PolicyStatus
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.planner import Decisions, Observed
+from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
-from elastic_operator.upkeep import policy_status
+from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
-from elastic_operator.upkeep.timing import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
@@ -48,7 +52,7 @@ class World:
         resolved = self.policies.look()
         job = make_job("j", pods, team="a", on=on("n1", pods))
         snapshot = make_snapshot([make_node("n1", 8)], [job], teams=resolved.teams, team_of=resolved.team_of)
-        self.statuses.pass_ended(resolved, snapshot, allocate(snapshot))
+        self.statuses.pass_ended(Decisions(resolved, Observed({}, snapshot), allocate(snapshot), True, inf, None))
 
     def status(self, name: str) -> dict[str, Any]:
         found = self.api.find(f"{COLLECTION}/{name}")
@@ -69,7 +73,7 @@ async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     store: Store[objects.CustomObject] = Store()
     statuses = PolicyStatuses(session, store, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"]))
+        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], bulkhead=Bulkhead()))
         assert not task.done()
 
 
@@ -181,13 +185,43 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
     assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
 
 
+async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_others(here: World):
+    for name in ("a", "b"):
+        here.apply(name, namespaces=[name])
+    work = Overview.status
+
+    def status(overview: Overview, ref: PolicyRef, **more: Any) -> PolicyStatus:
+        if ref.name == "a":
+            raise KeyError("odd")
+        return work(overview, ref, **more)
+
+    with patch.object(Overview, "status", status):
+        here.run_pass()
+        await at_rest()
+    assert here.status("b")
+    assert not here.status("a")
+
+
+async def test_nothing_is_written_of_a_pass_after_which_another_one_has_failed(here: World):
+    here.api.fail("PATCH", 500)
+    here.apply("a", namespaces=["a"])
+    here.run_pass()
+    await at_rest()
+    here.statuses.pass_failed()
+    await asyncio.sleep(60)
+    assert here.writes == 1
+    here.run_pass(3)
+    await asyncio.sleep(60)
+    assert here.used("a") == 3
+
+
 async def test_a_failure_is_logged_once_however_often_it_is_tried(here: World, caplog: pytest.LogCaptureFixture):
     here.api.always["PATCH"] = 403
     here.apply("a", namespaces=["a"])
     here.run_pass()
     await asyncio.sleep(60)
     assert here.writes > 3
-    assert [r.message for r in caplog.records if r.name == policy_status.__name__] == [
+    assert [r.message for r in caplog.records if r.name == upkeep.__name__] == [
         "policy=a its status cannot be written: 403 Forbidden: no (403)"
     ]
 
@@ -215,7 +249,7 @@ async def test_without_the_lease_nothing_is_written_and_nothing_is_logged(
     session.remaining = lambda: 60.0
     await asyncio.sleep(BETWEEN_SECONDS + RETRY_SECONDS)
     assert here.used("a") == 2
-    assert not [r for r in caplog.records if r.name == policy_status.__name__]
+    assert not [r for r in caplog.records if r.name == upkeep.__name__]
 
 
 async def test_a_policy_that_is_gone_is_not_tried_for_ever(here: World):

@@ -10,8 +10,8 @@ from elastic_operator.build.names import owner_reference
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.create import Creator
-from elastic_operator.loop.master import Masters
+from elastic_operator.loop.writes.create import Creator
+from elastic_operator.loop.writes.master import Masters
 from elastic_operator.plan.facts.decisions import CreatePod, Route
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.read.shapes import Shapes

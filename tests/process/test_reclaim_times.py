@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.allocate import allocate
 from tests.metrics.pictures import parse
 from tests.plan.allocate.world import carried_out, make_job, make_node, make_snapshot, make_team
-from tests.plan.quota.cases import make_request, on
+from tests.plan.quota.cases import make_pending, on
 
 TEAMS = (make_team("a", 2), make_team("b", 2))
 
@@ -60,7 +60,7 @@ def test_a_job_is_measured_from_when_it_was_seen_to_want_until_it_has_its_minimu
 
 
 def test_a_foreign_pod_is_measured_until_it_is_bound():
-    watched = Watched(borrower(), pending_pods=[make_request("r", 1)])
+    watched = Watched(borrower(), pending_pods=[make_pending("r", 1)])
     watched.allocate()
     watched.bound["r"] = False
     watched.change(pending_pods=())
@@ -73,7 +73,7 @@ def test_a_foreign_pod_is_measured_until_it_is_bound():
 
 
 def test_who_is_gone_before_is_not_measured():
-    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_request("r", 1)])
+    watched = Watched(borrower(), make_job("k", 1, team="a"), pending_pods=[make_pending("r", 1)])
     watched.allocate()
     watched.change(jobs=watched.snapshot.jobs[:1], pending_pods=())
     watched.allocate()
@@ -106,3 +106,14 @@ def test_a_pod_that_is_to_go_again_later_went_once():
     watched.allocate(reclaiming=False)
     watched.allocate()
     assert watched.told()[3] == 2
+
+
+def test_nothing_goes_for_a_pod_that_only_has_the_name_of_a_job_that_takes():
+    namesake = replace(make_pending("k", 1, unplannable="its claim is not bound"), uid="u")
+    watched = Watched(borrower(), make_job("k", 2, team="a"), pending_pods=[namesake])
+    watched.allocate()
+    assert watched.told() == (0, 0, 2, 2)
+    watched.bound["u"] = True
+    watched.change(pending_pods=())
+    watched.allocate()
+    assert watched.told() == (0, 0, 2, 2)

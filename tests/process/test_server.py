@@ -9,7 +9,7 @@ import threading
 import aiohttp
 import pytest
 
-from elastic_operator.cluster.readers import LET_IN, NO_TOKEN, Verdict
+from elastic_operator.cluster.metrics_access import LET_IN, NO_TOKEN, Verdict
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import Picture
 from elastic_operator.server import serving
@@ -86,9 +86,9 @@ class Doorkeeper:
 
 async def test_metrics_are_for_whom_the_readers_let_in_and_whether_it_is_well_is_for_all():
     readers = Doorkeeper()
-    async with serving(free_port(), Metrics(), health=str, picture=Picture, readers=readers) as port:
+    async with serving(free_port(), Metrics(), health=str, picture=Picture, metrics_access=readers) as port:
         status, told = await answer(port, "/metrics")
-        assert (status, told.decode()) == (401, NO_TOKEN.told)
+        assert (status, told.decode()) == (401, NO_TOKEN.text)
         assert (await answer(port, "/metrics", Authorization="Bearer bad"))[0] == 401
         found = await answer(port, "/metrics", Authorization="Bearer good")
         assert (found[0], b"elastic_pytorch_build_info" in found[1]) == (200, True)

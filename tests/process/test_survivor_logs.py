@@ -13,7 +13,7 @@ import pytest
 from elastic_operator.cluster.apply import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import Survivors
-from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, FailureLogs
 from elastic_operator.pods.survivor_logs import AGAIN_SECONDS, BEFORE_SECONDS, SurvivorLogs
 from tests.build.groups import said_by
 from tests.plan.jobs import group
@@ -121,7 +121,7 @@ async def test_a_few_logs_of_a_job_are_read_at_once():
     names = ("toy-master-0", *(f"toy-worker-{i}" for i in range(99)))
     reading = Reading(said_by(*names), workers=99, seconds=0.1)
     assert await reading.read(100 * 0.1)
-    assert reading.kubelets.most == MOST_OF_A_JOB
+    assert reading.kubelets.most == MAX_OF_JOB
 
 
 async def test_a_kubelet_that_hangs_shows_nothing_and_is_asked_again():

@@ -11,9 +11,9 @@ import pytest
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import trials
-from elastic_operator.loop.asking import Question
-from elastic_operator.loop.trials import MOST_AT_ONCE, PASSED_SECONDS, Trials
+from elastic_operator.loop.reclaim import trials
+from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.loop.reclaim.trials import MAX_AT_ONCE, PASSED_SECONDS, Trials
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
@@ -28,15 +28,15 @@ class Asked:
         self._answers: dict[str, asyncio.Future[None]] = {}
         self.trials = Trials(self._ask, lambda *_: None, again=self.decided_again.append)
 
-    async def _ask(self, question: Question) -> None:
-        self.names.append(question.job.uid)
-        self._answers[question.job.uid] = asyncio.get_running_loop().create_future()
-        await self._answers[question.job.uid]
+    async def _ask(self, trial: Trial) -> None:
+        self.names.append(trial.job.uid)
+        self._answers[trial.job.uid] = asyncio.get_running_loop().create_future()
+        await self._answers[trial.job.uid]
 
     def wants(self, job: Job, *, order: int = 0) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        question = Question(job, ())
-        return self.trials.have_passed(job, Counter(), lambda: question, giver=f"giver of {job.uid}", order=order)
+        trial = Trial(job, ())
+        return self.trials.have_passed(job, Counter(), lambda: trial, giver=f"giver of {job.uid}", order=order)
 
     async def want(self, jobs: Iterable[Job]) -> None:
         """All of these, and what is asked then."""
@@ -62,7 +62,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
         asked = Asked()
         crowd = [job for i in range(8) for job in jobs_of(f"crowd{i}", 10)]
         await asked.want(crowd)
-        assert len(asked.names) == MOST_AT_ONCE
+        assert len(asked.names) == MAX_AT_ONCE
         await asked.want([*crowd, *jobs_of("quiet", 1)])
         await asked.answer("crowd0-0")
         await asked.want([])
@@ -137,12 +137,12 @@ def test_what_is_barred_is_another_answer_while_a_job_may_not_take(error: Except
     async def story() -> None:
         moments, asked, (job,) = Moments(), Asked(), jobs_of("team-a", 1)
         with patch.object(trials, "time", moments):
-            before = asked.trials.barred()
+            before = asked.trials.may_not_take()
             await asked.want([job])
             await asked.answer(job.uid, error)
-            assert (asked.trials.may_take(job), asked.trials.barred() == before) == (False, False)
-            moments.passed += trials.MOST_SILENT_SECONDS + 1
-            assert (asked.trials.may_take(job), asked.trials.barred() == before) == (True, True)
+            assert (asked.trials.may_take(job), asked.trials.may_not_take() == before) == (False, False)
+            moments.passed += trials.MAX_SILENT_SECONDS + 1
+            assert (asked.trials.may_take(job), asked.trials.may_not_take() == before) == (True, True)
             await asked.trials.stop()
 
     asyncio.run(story())
@@ -153,7 +153,9 @@ def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pod
     trouble = make_status(retry=Retry(reason="x", not_before=at(0), size=1))
 
     def may_take(generation: int, status: JobStatus) -> bool:
-        return asked.trials.may_take(make_job(generation=generation, status=status))
+        job = make_job(generation=generation, status=status)
+        asked.trials.see(job)
+        return asked.trials.may_take(job)
 
     with patch.object(trials, "time", moments):
         assert [may_take(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2

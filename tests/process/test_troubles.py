@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.write_backoff import LONGEST_SECONDS, Troubles
+from elastic_operator.loop.writes.troubles import MAX_RETRY_SECONDS, Troubles
 from tests.plan.jobs import make_job
 
 
@@ -12,11 +12,15 @@ def refused(status, message, reason):
     return PodRefused(api_error(status, json.dumps(body).encode()), role="worker")
 
 
+def a_job(generation=1):
+    return replace(make_job(), uid="uid", generation=generation)
+
+
 def after(*errors, generation=1):
     """The troubles of a job of that generation, all of them now."""
     troubles = Troubles()
     for error in errors:
-        troubles.add(replace(make_job(), uid="uid", generation=generation), error, NOW)
+        troubles.add(a_job(generation), error, NOW)
     return troubles
 
 
@@ -25,41 +29,54 @@ FORBIDDEN = refused(403, "exceeded quota: pods=0", "Forbidden")
 
 
 def test_the_wait_grows_with_each_try_up_to_its_limit():
-    waits = [after(*[FORBIDDEN] * tries).wait("uid", NOW) for tries in range(1, 15)]
+    waits = [after(*[FORBIDDEN] * tries).of("uid").wait(NOW) for tries in range(1, 15)]
     assert all(later > earlier for earlier, later in pairwise(waits[:7]))
-    assert waits[-1] <= LONGEST_SECONDS * 1.2
+    assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
 
 
 def test_a_job_without_trouble_waits_for_nothing():
     troubles = after(FORBIDDEN)
-    assert troubles.wait("other", NOW) == 0.0
-    assert troubles.message("other") == ""
+    assert troubles.of("other").wait(NOW) == 0.0
+    assert troubles.of("other").message == ""
 
 
 def test_success_ends_all_trouble():
     troubles = after(FORBIDDEN)
-    assert "exceeded quota" in troubles.message("uid")
-    assert "ResourceQuota raised" in troubles.blocked("uid")
-    troubles.clear("uid")
-    assert troubles.message("uid") == ""
+    assert "exceeded quota" in troubles.of("uid").message
+    assert "ResourceQuota raised" in troubles.of("uid").blocked
+    troubles.clear(a_job())
+    assert troubles.of("uid").message == ""
 
 
 def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
     troubles = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
-    assert "image" in troubles.refused("uid", 3)
-    assert troubles.refused("uid", 4) == ""
+    assert "image" in troubles.of("uid").refusal(3)
+    assert troubles.of("uid").refusal(4) == ""
+    troubles.clear(a_job(3))
+    assert "image" in troubles.of("uid").refusal(3)
+    assert not troubles.of("uid").wait(NOW)
+    assert not troubles.uids(), "it is read again with all others only"
+    troubles.clear(a_job(4))
+    assert not troubles.uids()
+
+
+def test_an_admission_policy_may_let_the_next_try_pass():
+    told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
+    troubles = after(refused(422, told, "Invalid"), generation=3)
+    assert troubles.of("uid").refusal(3) == ""
+    assert "Ask who wrote that admission policy" in troubles.of("uid").blocked
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
     webhook = refused(400, 'admission webhook "x" denied the request', "BadRequest")
     troubles = after(FORBIDDEN, webhook, generation=3)
-    assert troubles.refused("uid", 3) == ""
-    assert "Ask who runs that webhook" in troubles.blocked("uid")
+    assert troubles.of("uid").refusal(3) == ""
+    assert "Ask who runs that webhook" in troubles.of("uid").blocked
 
 
 def test_a_taken_name_is_tried_again_soon():
-    assert after(*[NameTaken("taken", name="x", deleting=True)] * 12).wait("uid", NOW) < 3.0
+    assert after(*[NameTaken("taken", name="x", deleting=True)] * 12).of("uid").wait(NOW) < 3.0
 
 
 def test_losing_the_lease_is_nothing_to_tell_users():
-    assert after(Fenced("not leading")).message("uid") == ""
+    assert after(Fenced("not leading")).of("uid").message == ""

@@ -7,27 +7,27 @@ from math import ceil
 import pytest
 
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.read.gang_key import gang_of, may_be_split
-from elastic_operator.read.whole_gangs import MOST_GROWING_SECONDS, MOST_PODS, SETTLED_SECONDS, WholeGangs
+from elastic_operator.read.pending.gang_key import gang_of, may_be_split
+from elastic_operator.read.pending.whole_gangs import MAX_GANG_PODS, MAX_GROWING_SECONDS, SETTLED_SECONDS, WholeGangs
 from tests.cluster_unit.build import pod
-from tests.plan.quota.cases import make_request
+from tests.plan.quota.cases import make_pending
 
 CREATED = 1000.0
-"""When the pods of `make_request` were made, to the second."""
+"""When the pods of `make_pending` were made, to the second."""
 NOW = CREATED + 0.999
 SETTLED = NOW + SETTLED_SECONDS
 
 
 def gang(count: int, **more: PendingPod | None) -> dict[str, dict[str, PendingPod | None]]:
     """One gang of so many pods that wait, and some more."""
-    return {"g": {f"g{i}": make_request(f"g{i}", gang="g") for i in range(count)} | more}
+    return {"g": {f"g{i}": make_pending(f"g{i}", gang="g") for i in range(count)} | more}
 
 
 def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], now: float) -> set[str]:
     """The pods that are held back: each is on its own and takes nothing."""
-    instead = gangs.hold_back(waiting, now)
-    assert not any(request.gang for request in instead.values())
-    return {uid for uid, request in instead.items() if not request.takes}
+    instead = gangs.without_unsettled(waiting, now)
+    assert not any(pod.gang for pod in instead.values())
+    return {uid for uid, pod in instead.items() if not pod.takes}
 
 
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
@@ -44,13 +44,22 @@ def test_one_that_grows_all_the_time_is_served_as_it_is_after_ten_seconds() -> N
     gangs = WholeGangs()
     times = [NOW + 0.5 * i for i in range(25)]
     served = [not held(gangs, gang(2 + i), now) for i, now in enumerate(times)]
-    assert served == [now >= NOW + MOST_GROWING_SECONDS for now in times]
+    assert served == [now >= NOW + MAX_GROWING_SECONDS for now in times]
+
+
+def test_one_that_has_waited_for_long_and_grows_again_is_held_back_until_all_its_pods_are_there() -> None:
+    gangs, later = WholeGangs(), SETTLED + 100.0
+    held(gangs, gang(2), NOW)
+    assert held(gangs, gang(2), SETTLED) == set()
+    assert len(held(gangs, gang(10), later)) == 10
+    assert len(held(gangs, gang(20), later + 0.5)) == 20
+    assert held(gangs, gang(20), later + 0.5 + SETTLED_SECONDS) == set()
 
 
 def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}
-    (alone,) = gangs.hold_back(gang(1), SETTLED).values()
+    (alone,) = gangs.without_unsettled(gang(1), SETTLED).values()
     assert (alone.gang, alone.takes) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert held(gangs, gang(1), SETTLED) == set()
@@ -75,7 +84,7 @@ def test_a_gang_is_held_back_while_one_of_its_pods_waits_for_something_else() ->
 
 def test_one_that_may_be_split_is_not() -> None:
     gangs = WholeGangs()
-    waiting = {"g": {f"g{i}": make_request(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}}
+    waiting = {"g": {f"g{i}": make_pending(f"g{i}", gang="g", may_be_split=True) for i in range(2)} | {"other": None}}
     held(gangs, waiting, NOW)
     assert held(gangs, waiting, SETTLED) == set()
 
@@ -83,17 +92,17 @@ def test_one_that_may_be_split_is_not() -> None:
 def test_what_keeps_one_from_a_place_has_nobody_go_for_the_others_but_for_those_that_have_a_promise() -> None:
     gangs = WholeGangs()
     more = {
-        "bad": make_request("bad", gang="g", unplannable="its claim is not bound"),
-        "promised": make_request("promised", gang="g", reserved="n1"),
+        "bad": make_pending("bad", gang="g", unplannable="its claim is not bound"),
+        "promised": make_pending("promised", gang="g", reserved="n1"),
     }
     held(gangs, gang(1, **more), NOW)
     assert held(gangs, gang(1, **more), SETTLED) == {"g0", "bad"}
 
 
 def test_a_gang_of_too_many_pods_is_not_served() -> None:
-    gangs, large = WholeGangs(), gang(MOST_PODS + 1)
+    gangs, large = WholeGangs(), gang(MAX_GANG_PODS + 1)
     held(gangs, large, NOW)
-    assert len(held(gangs, large, SETTLED)) == MOST_PODS + 1
+    assert len(held(gangs, large, SETTLED)) == MAX_GANG_PODS + 1
 
 
 def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_has_its_places_does_not() -> None:
@@ -116,7 +125,7 @@ def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_h
 
 
 def test_while_it_rests_nobody_goes_for_those_that_have_a_promise_either() -> None:
-    gangs, part = WholeGangs(), gang(2, promised=make_request("promised", gang="g", reserved="n1"))
+    gangs, part = WholeGangs(), gang(2, promised=make_pending("promised", gang="g", reserved="n1"))
     held(gangs, part, NOW)
     assert held(gangs, part, SETTLED) == set()
     gangs.note_served(frozenset(), frozenset({"g"}), SETTLED)
@@ -134,7 +143,7 @@ def test_a_gang_that_was_not_tried_does_not_rest() -> None:
 
 def test_the_same_requests_are_held_back_as_the_same_objects() -> None:
     gangs, waiting = WholeGangs(), gang(2)
-    first, again = gangs.hold_back(waiting, NOW), gangs.hold_back(waiting, NOW + 0.0001)
+    first, again = gangs.without_unsettled(waiting, NOW), gangs.without_unsettled(waiting, NOW + 0.0001)
     assert all(first[uid] is again[uid] for uid in first)
 
 

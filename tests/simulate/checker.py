@@ -172,7 +172,7 @@ class Checker:
                 continue
             if name_of(job) in self.server.aside and self._looked_at_by.get(uid) is not operator:
                 continue
-            share, sizes = allocation.share(uid), job_sizes(job)
+            share, sizes = allocation.assignment(uid), job_sizes(job)
             before = len(share.keep) + len(share.release)
             taken = pod["metadata"]["uid"] in share.release and before in sizes and not job["spec"].get("suspend")
             require(not taken, f"{name_of(pod)} is taken from a job that is not preemptible")
@@ -183,7 +183,7 @@ class Checker:
             if write.verb == "DELETE" and is_master(write.pod) and not ended(write.pod):
                 uid = owner_of(write.pod)["uid"]
                 left = [name_of(p) for p in self.pods_of(uid) if staying(p)]
-                moves = uid in allocation and any(slot.role == "master" for slot in allocation[uid].create)
+                moves = uid in allocation and any(slot.role == "master" for slot in allocation[uid].assignment.create)
                 require(not left or moves, f"the master {name_of(write.pod)} is deleted, and {left} stay")
 
     def pods_of(self, job: str) -> list[Body]:
@@ -224,7 +224,7 @@ class Checker:
         allocation, jobs = operator.allocation, self.server.all(kinds.JOBS)
         assert allocation is not None
         silent = {j["metadata"]["uid"]: j for j in jobs if self.server.aside.get(name_of(j)) == "act"}
-        letting = [job for uid, job in silent.items() if uid in allocation and allocation.share(uid).release]
+        letting = [job for uid, job in silent.items() if uid in allocation and allocation.assignment(uid).release]
         pods = [pod for job in letting for pod in self.pods_of(job["metadata"]["uid"])]
         return {flavor_of(thing) for thing in (*pods, *(job["spec"]["template"] for job in letting))}
 

@@ -28,7 +28,9 @@ def order_says_nothing(snapshot: Snapshot, dice: Random) -> None:
     )
     first, second = allocating.allocate(snapshot), allocating.allocate(again)
     for uid in first:
-        require(first.share(uid) == second.share(uid), f"in another order, {uid} gets {second.share(uid)}")
+        require(
+            first.assignment(uid) == second.assignment(uid), f"in another order, {uid} gets {second.assignment(uid)}"
+        )
     plans = [sorted((one.uid, one.node, sorted(one.victims)) for one in found.nominations) for found in (first, second)]
     require(plans[0] == plans[1], f"in another order, {plans[0]} becomes {plans[1]}")
 
@@ -42,7 +44,7 @@ def comes_out_again(snapshot: Snapshot, unclear: Collection[str] = ()) -> None:
     first = allocating.allocate(snapshot)
     second = allocating.allocate(carried_out(snapshot, dict(first)))
     for uid in (uid for uid in first if flavors.get(uid) not in unclear):
-        before, after = first.share(uid), second.share(uid)
+        before, after = first.assignment(uid), second.assignment(uid)
         require(
             before.replicas == after.replicas and not after.create and not after.release,
             f"carried out, {before} of {uid} becomes {after}",

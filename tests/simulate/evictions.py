@@ -54,12 +54,16 @@ class Evictions:
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
     def _starves(self, snapshot: Snapshot, uid: str, since: float) -> bool:
-        return bool(since) and snapshot.now >= since + snapshot.starvation_seconds and not self.allocation[uid].replicas
+        return (
+            bool(since)
+            and snapshot.now >= since + snapshot.starvation_seconds
+            and not self.allocation[uid].assignment.replicas
+        )
 
     def _is_stopped(self, uid: str) -> bool:
         """Whether the job had at least its minimum, and has nothing from now on."""
         grant, job, members = self.allocation.get(uid), self.jobs.get(uid), self.members[uid]
-        if grant is None or job is None or is_over(job) or job["spec"].get("suspend") or grant.replicas:
+        if grant is None or job is None or is_over(job) or job["spec"].get("suspend") or grant.assignment.replicas:
             return False
         whole = any(m.role == "master" for m in members) and len(members) in job_sizes(job)
         return whole and any(m.uid in self.deleted for m in members)
@@ -68,11 +72,11 @@ class Evictions:
         """Whether its job had more than its minimum, keeps it, and might have kept this pod for all we know."""
         uid = owner_of(pod)["uid"]
         grant, job = self.allocation.get(uid), self.jobs.get(uid)
-        if grant is None or job is None or is_over(job) or pod["metadata"]["uid"] not in grant.release:
+        if grant is None or job is None or is_over(job) or pod["metadata"]["uid"] not in grant.assignment.release:
             return False
         sizes, before = job_sizes(job), len(self.members[uid])
-        plain = job["spec"].get("replicaStep", 1) == 1 and not grant.create
-        return plain and sizes[0] <= grant.replicas < before <= sizes[-1] and not self._over_limit(pod)
+        plain = job["spec"].get("replicaStep", 1) == 1 and not grant.assignment.create
+        return plain and sizes[0] <= grant.assignment.replicas < before <= sizes[-1] and not self._over_limit(pod)
 
     def _over_limit(self, pod: Body) -> bool:
         namespace, flavor = pod["metadata"]["namespace"], flavor_of(pod)
@@ -101,12 +105,12 @@ class Evictions:
 
         A pod that is to go and come again elsewhere counts as not made, though its deletion may have failed so far.
         """
-        going = {uid for grant in self.allocation.values() for uid in grant.release}
+        going = {uid for grant in self.allocation.values() for uid in grant.assignment.release}
         pods = [pod for pod in self.server.all(kinds.PODS) if owner_of(pod) and staying(pod)]
         made = {(owner_of(pod)["uid"], name_of(pod)) for pod in pods if pod["metadata"]["uid"] not in going}
         for uid, grant in self.allocation.items():
             if uid in self.jobs:
-                for slot in grant.create:
+                for slot in grant.assignment.create:
                     name = f"{name_of(self.jobs[uid])}-{slot.role}-{slot.index}"
                     if (uid, name) not in made:
                         yield uid, slot.node, requests_of(self.jobs[uid]["spec"]["template"]) | {"pods": 1}
@@ -142,7 +146,9 @@ class Evictions:
         shapes = {uid: requests_of(job["spec"]["template"]) for uid, job in self.jobs.items()}
         if any(taker.requests["cpu"] > 1 for taker in self.takers):
             return  # it may take several pods to make room for one
-        coming = sum(len(grant.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes)
+        coming = sum(
+            len(grant.assignment.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes
+        )
         coming += sum(gpus_of(pod) for pod, _ in promised(self.server)) + self._lost_to_who_was_faster()
         if len(taken) == len(bound):
             require(len(taken) <= coming, f"{list(map(name_of, taken))} are taken for {coming} GPUs")

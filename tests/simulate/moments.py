@@ -10,8 +10,10 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import breaker, controller, dispatch, making_way, reconciler, status_times, trials, wording
-from elastic_operator.loop import write_backoff as backoff
+from elastic_operator.loop import controller, limit_messages, reconciler
+from elastic_operator.loop.reclaim import breaker, making_way, trials
+from elastic_operator.loop.writes import dispatch, status_times
+from elastic_operator.loop.writes import troubles as backoff
 from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
 
@@ -50,7 +52,7 @@ class Moments:
                 reconciler,
                 status_times,
                 trials,
-                wording,
+                limit_messages,
             )
         ]
         jitter = patch.object(backoff, "random", dice)

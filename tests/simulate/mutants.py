@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.reservation import Reservation
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import preempt, victims
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, clear
+from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, preempt_units
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Nomination, Plan
+from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
@@ -130,10 +130,10 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
-    clear(state, taker, units)
+    preempt_units(state, taker, units)
     entry = units[0].entry
     if entry.spare and entry.kept:
         state.release(entry, entry.kept[-1])
@@ -185,7 +185,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             await asyncio.sleep(0)
         return await nominator._nominate(nomination)
 
-    for nomination in nominator._planned.get(job_uid, ()):
+    for nomination in nominator._by_loser.get(job_uid, ()):
         if not nomination.reserved and nomination.uid not in nominator._writing:
             nominator._start(nomination.uid, later(nomination))
 
@@ -214,8 +214,8 @@ def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
     return known if known is not None and known.version == version else None
 
 
-def _untold(job: Job, share: Assignment | None, now: float) -> Plan:
-    return replace(plan_aside(job, share, now), status=job.status)
+def _untold(job: Job, release: Collection[str], now: float) -> Plan:
+    return replace(plan_aside(job, release, now), status=job.status)
 
 
 def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
@@ -257,13 +257,13 @@ MUTANTS: Mapping[str, Mutant] = {
     "everybody may take from everybody": _instead((Taking, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
-        (preempt, "clear", _one_too_many), (rounds, "give_back", _nothing_is_done)
+        (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
     "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
-    "victims go before the pod is nominated": _instead((Nominator, "before", _nominates_later)),
-    "victims go and nobody is nominated": _instead((Nominator, "before", _nothing_is_done)),
+    "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
+    "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
     "a place that is kept is given away": _told(_without_promises),
     "a nomination by the scheduler is none": _requests(lambda request: replace(request, nominated="")),
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),

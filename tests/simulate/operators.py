@@ -13,16 +13,16 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.act import Actor
 from elastic_operator.loop.compose import make_controller
-from elastic_operator.loop.status_times import REPORT_SECONDS
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.status_times import REPORT_SECONDS
 from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.picture import JobPicture
-from elastic_operator.metrics.shown import Shown
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import DefaultPolicy, GpuFlavor, Settings
 from tests.simulate import server as kinds
@@ -63,7 +63,7 @@ class Operator:
         self.stores.pods.subscribe(self.ledger.pod_changed)
         self.events = EventRecorder(self.wire, instance="simulated")  # type: ignore[arg-type]
         self.logs = FailureLogs(self.wire, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type]
-        self.shown = Shown()
+        self.times = JobTimes()
         self.controller = make_controller(
             stores=self.stores,
             ledger=self.ledger,
@@ -74,9 +74,9 @@ class Operator:
             ),
             metrics=metrics,
             clock=self.wire.clock,
-            progress=Progress(now=self.wire.clock.time, changed=lambda: None),
+            poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
-            planned=self.shown.see,
+            on_plan=self.times.see_plan,
         )
         self._hear_all(dice)
 
@@ -117,7 +117,7 @@ class Operator:
 
     def pictures(self) -> tuple[JobPicture, ...]:
         """What metrics show of the jobs."""
-        return self.shown.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
+        return self.times.pictures(self.controller.planner.all_planned(), self.controller.policy_of)
 
     async def run_pass(self) -> float:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""

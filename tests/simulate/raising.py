@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from elastic_operator.loop import act
+from elastic_operator.loop.writes import act
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, jobs, policies, shapes, specs
-from elastic_operator.read import pending_pods as requests
-from elastic_operator.read.bulkhead import LONGEST_SECONDS, TAKES_NOTHING_SECONDS
+from elastic_operator.read.bulkhead import MAX_ASIDE_SECONDS, TAKES_NOTHING_SECONDS
+from elastic_operator.read.pending import pending_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -43,7 +43,7 @@ class Station(NamedTuple):
 
 STATIONS = {
     "parse": Station(kinds.JOBS, specs, "parse_spec"),
-    "facts": Station(kinds.JOBS, jobs.Jobs, "facts"),
+    "facts": Station(kinds.JOBS, jobs.Jobs, "inputs"),
     "observe": Station(kinds.JOBS, planner, "observe"),
     "shape": Station(kinds.JOBS, shapes, "shape_of"),
     "demand": Station(kinds.JOBS, demands, "demand_of"),
@@ -51,7 +51,7 @@ STATIONS = {
     "reconcile": Station(kinds.JOBS, planner, "reconcile"),
     "explain": Station(kinds.JOBS, explain.Explainer, "why"),
     "act": Station(kinds.JOBS, act.Actor, "carry_out"),
-    "request": Station(kinds.PODS, requests.PendingPods, "_look_at"),
+    "pending pod": Station(kinds.PODS, pending_pods.PendingPods, "_look_at"),
     "allocate a pod": Station(kinds.PODS, allocate.Allocator, "allocate"),
     "node": Station(kinds.NODES, convert, "node"),
     "unready": Station(kinds.NODES, convert, "unready_since"),
@@ -92,7 +92,7 @@ class Raising:
         A job that raised at what it was given takes nothing from others for a while.
         """
         now, station = self.server.moments.passed, self._broken.pop(name)
-        until = now + min(LONGEST_SECONDS, now - self._since[name] + FIRST_SECONDS)
+        until = now + min(MAX_ASIDE_SECONDS, now - self._since[name] + FIRST_SECONDS)
         self._until[name] = until + (TAKES_NOTHING_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
 
     def tried_again(self) -> bool:
@@ -158,7 +158,7 @@ class Raising:
         for one in arguments:
             if isinstance(one, dict):
                 yield from (name for name in self._broken if f"'{OF}': '{name}'" in str(one))
-            for found in (one, getattr(one, "job", None), getattr(one, "metadata", None)):
+            for found in (one, *(getattr(one, name, None) for name in ("job", "demand", "metadata"))):
                 if isinstance(name := getattr(found, "name", None), str):
                     yield name
             if isinstance(one, Snapshot):

@@ -67,7 +67,7 @@ class Reclaims:
         require(node is not None and is_open(node) and suits(pod, node), f"{told}, which is not open to it")
         assert node is not None, "required just now"
         here = [p for p in self.server.all(kinds.PODS) if node_of(p) == name and not ended(p)]
-        going = {uid for job in self.allocation for uid in self.allocation.share(job).release}
+        going = {uid for job in self.allocation for uid in self.allocation.assignment(job).release}
         held = [requests_of(p) for p in here if not terminating(p) and p["metadata"]["uid"] not in going]
         rest = [requests_of(p) for p, where in promised(self.server) if where == name and name_of(p) != name_of(pod)]
         require(room_for(requests_of(pod), node, [*held, *rest]), f"{told}, and has no room there")
@@ -94,7 +94,7 @@ class Reclaims:
         if any(is_master(write.pod) for write in gone):
             return False
         owners = {write.pod["metadata"]["ownerReferences"][0]["uid"] for write in gone}
-        return all(self.allocation.share(uid).replicas for uid in owners if uid in self.allocation)
+        return all(self.allocation.assignment(uid).replicas for uid in owners if uid in self.allocation)
 
     def _is_entitled(self, pod: Body, gone: list[Write]) -> None:
         """Within its guarantee or its fair share, where the two teams are apart; in doubt it is.

@@ -40,7 +40,7 @@ def promised(server: Server) -> Iterator[tuple[Body, str]]:
 
 def takers(server: Server, policies: Policies, jobs: Mapping[str, Body], allocation: Mapping[str, Any]) -> list[Taker]:
     """All of them."""
-    taking = [jobs[uid] for uid, grant in allocation.items() if grant.create and uid in jobs]
+    taking = [jobs[uid] for uid, grant in allocation.items() if grant.assignment.create and uid in jobs]
     found = [_taker(job, job["spec"]["template"], priority_of(job), policies) for job in taking]
     return found + [_taker(pod, pod, pod_priority(pod), policies) for pod, _ in promised(server)]
 

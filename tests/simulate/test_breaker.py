@@ -15,7 +15,7 @@ from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
 from tests.simulate.world import METRICS, World
 
 
-def with_brakes(**reclaim: Any) -> Any:
+def with_limits(**reclaim: Any) -> Any:
     """Operators with these settings of reclaim."""
     found = SETTINGS.model_copy(update={"reclaim": SETTINGS.reclaim.model_copy(update=reclaim)})
     return patch.object(operators, "SETTINGS", found)
@@ -72,10 +72,10 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert reason == "ReclaimTooLarge"
         assert "10 pods of others would have to go for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
-        assert "Have it raised" in message
+        assert "Raise it in the operator's settings" in message
         assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 1)
 
-    with with_brakes(max_evictions_per_decision=8, max_evictions_per_minute=100):
+    with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):
         lived(story)
 
 
@@ -97,7 +97,7 @@ def test_growth_that_would_evict_too_many_comes_in_slices_of_a_minute_each() -> 
         assert evicted.most_in_a_minute() == 4
         assert METRICS.breaker_open._value.get() == 0
 
-    with with_brakes(max_evictions_per_decision=4, max_evictions_per_minute=100):
+    with with_limits(max_evictions_per_decision=4, max_evictions_per_minute=100):
         lived(story)
 
 
@@ -111,7 +111,7 @@ def test_of_two_large_ones_both_go_on_in_slices_and_neither_waits_for_the_other(
         await world.advance(120)
         assert [len(pods_of(world, job)) for job in jobs] == [6, 6]
 
-    with with_brakes(max_evictions_per_decision=3, max_evictions_per_minute=100):
+    with with_limits(max_evictions_per_decision=3, max_evictions_per_minute=100):
         lived(story)
 
 
@@ -128,7 +128,7 @@ def test_many_small_takers_are_served_as_many_in_a_minute_as_may_go_in_all() -> 
         assert all(node_of(found[pod["metadata"]["uid"]]) for pod in pods)
         assert evicted.most_in_a_minute() == 4
 
-    with with_brakes(max_evictions_per_decision=4, max_evictions_per_minute=4):
+    with with_limits(max_evictions_per_decision=4, max_evictions_per_minute=4):
         lived(story)
 
 
@@ -151,7 +151,7 @@ def test_a_large_one_within_the_limit_for_all_gets_its_turn_though_small_ones_of
         assert all(pods_of(world, job) for job in (*small, later))
         assert evicted.most_in_a_minute() <= 8
 
-    with with_brakes(max_evictions_per_decision=8, max_evictions_per_minute=8):
+    with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=8):
         lived(story)
 
 
@@ -162,12 +162,12 @@ def test_a_minimum_that_waits_starts_once_the_setting_is_raised() -> None:
         large = add_job(world, "red", minReplicas=10, maxReplicas=10)
         await world.advance(300)
         assert len(pods_of(world, large)) == 0
-        with with_brakes(max_evictions_per_decision=10):
+        with with_limits(max_evictions_per_decision=10):
             world._replace_operator()
             await world.advance(60)
         assert len(pods_of(world, large)) == 10
 
-    with with_brakes(max_evictions_per_decision=8):
+    with with_limits(max_evictions_per_decision=8):
         lived(story)
 
 
@@ -236,7 +236,7 @@ def test_many_small_takers_of_a_team_get_no_more_in_a_minute_than_one_large_and_
         assert all(pods_of(world, job) for job in many)
         assert evicted.most_in_a_minute() <= 4 + 3
 
-    with with_brakes(max_evictions_per_decision=4):
+    with with_limits(max_evictions_per_decision=4):
         lived(story)
 
 

@@ -10,8 +10,13 @@ from unittest.mock import patch
 
 import pytest
 
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.plan.allocation import allocate
+from elastic_operator.plan.allocation.eviction_limits import EvictionLimits
 from elastic_operator.read import policies
+from elastic_operator.settings import ReclaimMode
+from tests.simulate import operators
 from tests.simulate import server as kinds
 from tests.simulate.facts import name_of, owner_of, reservation_in, staying, terminating
 from tests.simulate.moments import Moments
@@ -168,5 +173,58 @@ def test_an_allocation_that_raises_whatever_the_jobs_are_is_blamed_on_none_of_th
         with patch.object(allocate.Allocator, "allocate", broken), pytest.raises(ValueError, match="made up"):
             await world.operator.run_pass()
         assert errors("job") == before
+
+    lived(story)
+
+
+def test_an_error_that_only_the_limits_on_evictions_bring_about_is_blamed_on_the_job_at_which_it_occurs() -> None:
+    allocate_all = allocate.Allocator.allocate
+
+    def broken(allocator: Any, snapshot: Any) -> Any:
+        if snapshot.eviction_limits != EvictionLimits() and any(job.namespace == "blue" for job in snapshot.jobs):
+            raise ValueError("made up")
+        return allocate_all(allocator, snapshot)
+
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        bad, good = add_job(world, "blue", minReplicas=1, maxReplicas=1), add_job(world, "red", maxReplicas=1)
+        before = errors("job")
+        with patch.object(allocate.Allocator, "allocate", broken):
+            await world.advance(10)
+        assert errors("job") > before
+        assert (len(pods_of(world, bad)), len(pods_of(world, good))) == (0, 1)
+
+    lived(story)
+
+
+def test_an_error_in_what_the_mode_dry_run_only_reports_keeps_no_job_from_its_pods() -> None:
+    allocate_all = allocate.Allocator.allocate
+
+    def broken(allocator: Any, snapshot: Any) -> Any:
+        if snapshot.reclaiming:
+            raise ValueError("made up")
+        return allocate_all(allocator, snapshot)
+
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        with patch.object(allocate.Allocator, "allocate", broken):
+            job = add_job(world, "blue", minReplicas=2, maxReplicas=2)
+            for _ in range(3):
+                await world.operator.run_pass()
+        assert len(pods_of(world, job)) == 2
+
+    reclaim = SETTINGS.reclaim.model_copy(update={"mode": ReclaimMode.DRY_RUN})
+    with patch.object(operators, "SETTINGS", SETTINGS.model_copy(update={"reclaim": reclaim})):
+        lived(story)
+
+
+@pytest.mark.parametrize("report", [(ReclaimTimes, "look"), (ReclaimReports, "no_room")])
+def test_a_report_that_raises_keeps_no_job_from_its_pods(report: tuple[Any, str]) -> None:
+    async def story(world: World) -> None:
+        world.add_node(4, "a")
+        with patch.object(*report, side_effect=MadeUpError("a report")):
+            job = add_job(world, "red", minReplicas=2, maxReplicas=2)
+            await world.advance(30)
+            assert len(pods_of(world, job)) == 2
 
     lived(story)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_operator.loop.nominator import Nominator
+from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.read import ledger
@@ -49,7 +49,7 @@ def test_what_is_known_to_go_wrong_still_does(seed):
 
 
 def _wants_pods_as_it_can_be_read(obs: Observation) -> bool:
-    over = obs.status.finished or obs.held_back or obs.job.stands
+    over = obs.status.finished or obs.backs_off or obs.job.needs_edit
     return obs.job.spec is not None and not obs.job.spec.suspend and not over
 
 
@@ -58,7 +58,7 @@ def _instead(where: Any, name: str, work: Any) -> Callable[[], Any]:
 
 
 MUTANTS: dict[str, tuple[int, Callable[[], Any]]] = {
-    "pods of jobs that are over have no claim": (1, _instead(demands, "held", lambda _seen: ())),
+    "pods of jobs that are over have no claim": (1, _instead(demands, "unwanted_pods", lambda _seen: ())),
     "a grace of a day is a day": (0, _instead(Surroundings, "grace_ceiling", lambda _all, _namespace: DAY)),
     "a node is kept for as long as a pod was made to take": (14, _instead(Nominator, "_grace_seconds", lambda *_: DAY)),
     "deleted pods that no node has count": (21, _instead(ledger, "_will_never_run", lambda _pod: False)),

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, Limit
-from elastic_operator.loop import trials
+from elastic_operator.loop.reclaim import trials
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -260,7 +260,7 @@ def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_wo
         await world.advance(700)
         assert len(pods_of(world, job)) == 2
         told = [event["note"] for event in world.server.all(kinds.EVENTS) if event["reason"] == "ScaleUpBlocked"]
-        assert any("Nobody makes way for it to grow" in note and "exceeded quota" in note for note in told)
+        assert any("No pods are evicted for its growth" in note and "exceeded quota" in note for note in told)
         assert evicted.times == []
         green = world.server.find(kinds.JOBS, "green", green["metadata"]["name"]) or {}
         world.server.edit(kinds.JOBS, green, {**green["spec"], "maxReplicas": 13})
@@ -319,7 +319,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
         await world.advance(30)
         assert limit_of(world, green) == Limit.AT_MAXIMUM
-        going = {uid: who for uid, who in world.operator.allocation.taken.items() if who.team == "red"}
+        going = {uid: who for uid, who in world.operator.allocation.evicted_for.items() if who.team == "red"}
         node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
         others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
         gone = next(pod for pod in others if not is_master(pod))

@@ -8,11 +8,11 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import reconciler, wording
+from elastic_operator.loop import limit_messages, reconciler
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
-from elastic_operator.read import pending_pods as waiting_pods
 from elastic_operator.read import specs
+from elastic_operator.read.pending import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
@@ -55,7 +55,7 @@ def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_s
             world.machines.step()  # those that started have news by the next pass
         assert started == [3, 6, 9, 10]
 
-    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -74,12 +74,12 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         reconcile_as_it_is = planner.reconcile
         with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += wording.WORDING_SECONDS
+                world.moments.passed += limit_messages.LIMIT_MESSAGES_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()
 
-    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -99,7 +99,7 @@ def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
         assert max(per_pass) == (AT_ONCE, AT_ONCE)
         assert len(set(looked)) == len(set(plans)) == JOBS
 
-    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
         lived(story)
 
 
@@ -119,7 +119,7 @@ def test_much_that_is_new_is_read_one_object_in_a_turn_of_the_event_loop_and_the
         parse = noted(specs.parse_spec, turn, [])
         look = noted(waiting_pods.pending_pod_of, turn, [])
         with patch.object(specs, "parse_spec", parse), patch.object(waiting_pods, "pending_pod_of", look):
-            ahead = asyncio.ensure_future(world.operator.controller._look_ahead())
+            ahead = asyncio.ensure_future(world.operator.controller._read_ahead())
             while not ahead.done():
                 turns += 1
                 await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_jobs_whose_next_try_is_not_due_do_not_use_up_the_plans_of_a_pass() -> N
         await world.run_pass()
         assert len(owners(world) - {job.name for job in in_trouble}) == 1
 
-    with patch.object(reconciler, "MOST_PLANS", AT_ONCE):
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
         lived(story)
 
 

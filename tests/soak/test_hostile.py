@@ -137,7 +137,7 @@ def test_whatever_the_team_does_everybody_gets_what_is_guaranteed(small: Small) 
 
 
 def test_an_operator_that_lets_it_keep_the_pods_of_jobs_that_are_over_is_caught(small: Small) -> None:
-    with patch.object(demands, "held", lambda _seen: ()), pytest.raises(ViolationError):
+    with patch.object(demands, "unwanted_pods", lambda _seen: ()), pytest.raises(ViolationError):
         asyncio.run(live(small, 2))
 
 

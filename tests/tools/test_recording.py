@@ -9,7 +9,7 @@ from math import inf
 from elastic_api.status import LastFailure
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import LastOutput
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
@@ -18,23 +18,25 @@ from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
 from elastic_operator.tools.recording import LEFT_OUT, record
 from tests.api.jobs import make_template, with_gpus
 from tests.plan.jobs import START, ended, group, make_job, make_status
-from tests.process.test_planner import STATUSES, Unbraked, World
+from tests.process.test_planner import STATUSES, Unlimited, World
 
 SECRET = "hunter2"
 
 
-class Braked(Unbraked):
+class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
     stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
 
-    def brakes(self, gpus: int) -> Brakes:
-        return Brakes(gpus, 3, {"pod": Taker("a", "job")}, frozenset({Brake.FOR_ONE}), Taker("b", "other"), 2)
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
+        return EvictionLimits(
+            gpus, 3, {"pod": Taker("a", "job")}, frozenset({EvictionLimit.FOR_ONE}), Taker("b", "other"), 2
+        )
 
 
 def recorded(world: World, reclaim=None):
     """The world as recorded, after it was in a file."""
-    taken = record(world.stored, reclaim or Unbraked(), *world.stored.reader.policies.sources())
+    taken = record(world.stored, reclaim or Unlimited(), *world.stored.reader.policies.sources())
     return snapshot_file.decode(json.loads(snapshot_file.encode(taken)), source="f")
 
 
@@ -47,7 +49,7 @@ def test_what_users_write_into_their_pods_is_left_out():
     template["metadata"] = {"annotations": {"token": SECRET}}
     world.job("first", 3, STATUSES[2], "", template=template, worker={"template": template})
     world.look()
-    taken = record(world.stored, Unbraked(), *world.stored.reader.policies.sources())
+    taken = record(world.stored, Unlimited(), *world.stored.reader.policies.sources())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.spec.template_of("worker") == {
@@ -64,7 +66,7 @@ def test_the_lines_that_processes_printed_are_left_out_and_their_number_is_kept(
     failed = ended(worker, 1)
     pods = (master, replace(failed, main=replace(failed.main, last_output=output)))
     world = RecordedWorld(replace(_one_job(), jobs=(replace(_one_job().jobs[0], facts=make_job(pods, status=status)),)))
-    taken = record(world, Unbraked(), (), ())
+    taken = record(world, Unlimited(), (), ())
     assert SECRET not in snapshot_file.encode(taken)
     (job,) = taken.jobs
     assert job.facts.pods[1].main.last_output.lines == (LEFT_OUT, LEFT_OUT)
@@ -83,10 +85,10 @@ def test_what_reclaim_may_do_is_recorded():
     world = World()
     world.node("n1", 4, True, False)
     world.look()
-    reclaim = RecordedReclaim(recorded(world, Braked()))
-    assert (reclaim.stopped, reclaim.only_told) == (Braked.stopped, True)
-    assert reclaim.brakes(4) == Braked().brakes(4)
-    assert reclaim.relief(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
+    reclaim = RecordedReclaim(recorded(world, Limited()))
+    assert (reclaim.stopped, reclaim.only_told) == (Limited.stopped, True)
+    assert reclaim.eviction_limits(4) == Limited().eviction_limits(4)
+    assert reclaim.next_capacity(Planner().decide(RecordedWorld(_one_job()), reclaim).allocation) == inf
 
 
 def test_a_job_at_which_the_planner_raises_is_set_aside_and_the_others_are_decided():

@@ -13,6 +13,7 @@ from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import PendingPod
 from tests.api.policies import make_flavor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape
+from tests.plan.jobs import with_facts
 from tests.plan.policies.builders import make_policy
 from tests.tools.recordings import at_rest, make_recording
 
@@ -97,7 +98,8 @@ def test_what_is_taken_for_a_pod_that_waits_is_told_on_both_sides(desk):
 def lost():
     """A job of two pods, one of which was on a node that is out of service."""
     recording = make_recording([make_node("n1"), make_node("n2", ready=False)], [make_job("a", 2, 2, on="n1 n2")])
-    return replace(at_rest(recording), unready={"n2": -inf})
+    (job,) = at_rest(recording).jobs
+    return replace(recording, jobs=(replace(job, facts=with_facts(job.facts, unready={"n2": -inf})),))
 
 
 def test_of_a_lost_pod_it_is_told_what_was_observed_why_pods_are_deleted_and_what_follows(desk):

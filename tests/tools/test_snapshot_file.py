@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 from typing import get_type_hints
@@ -17,11 +16,21 @@ from elastic_api.policy import PolicySpec
 from elastic_api.status import Condition, JobStatus, LastFailure, Retry
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.disruption import Disruption
-from elastic_operator.plan.facts.job import Group, Job, LastOutput, MainContainer, OwnPod, Provisioning, Quiet
+from elastic_operator.plan.facts.job import (
+    Group,
+    Heard,
+    Job,
+    JobSurroundings,
+    LastOutput,
+    MainContainer,
+    OwnPod,
+    Provisioning,
+    Quiet,
+)
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_operator.plan.facts.snapshot import (
-    Brake,
-    Brakes,
+    EvictionLimit,
+    EvictionLimits,
     Member,
     Node,
     PendingPod,
@@ -40,7 +49,7 @@ from elastic_operator.tools.recording import RecordedJob, Recording
 from tests.api.policies import full_policy
 from tests.plan.allocate.world import make_job, make_node, make_shape
 from tests.plan.jobs import make_spec
-from tests.tools.recordings import make_recording
+from tests.tools.recordings import make_recording, recorded
 
 NUMBERS, WORDS = st.integers(0, 2**53), st.text(max_size=5)
 TIMES = st.floats(-1e12, 1e12) | st.sampled_from([inf, -inf])
@@ -86,7 +95,7 @@ SHAPES = facts(
     PodShape, affinity=st.sampled_from([(), AFFINITY]), tolerations=some(facts(Toleration)), host_ports=PORTS
 )
 MEMBERS = facts(Member, host_ports=PORTS)
-NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, used_by=HELD, leaving_by=HELD)
+NODES = facts(Node, taints=some(facts(Taint)), used_ports=PORTS, leaving_ports=PORTS, used_by=HELD, leaving_by=HELD)
 CONTAINERS = facts(MainContainer, last_output=maybe(facts(LastOutput)))
 PODS = facts(OwnPod, host_ports=PORTS, main=CONTAINERS, nnodes=maybe(st.tuples(NUMBERS, NUMBERS)))
 GOODPUT = facts(Goodput, seconds=st.dictionaries(WORDS, TIMES, max_size=2))
@@ -117,17 +126,20 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    report=maybe(REPORTS),
-    group=maybe(facts(Group)),
-    disruption=maybe(facts(Disruption)),
-    quiet=maybe(facts(Quiet)),
+    heard=facts(Heard, report=maybe(REPORTS), group=maybe(facts(Group))),
+    around=facts(
+        JobSurroundings,
+        unready=st.dictionaries(WORDS, TIMES, max_size=2),
+        disruption=maybe(facts(Disruption)),
+        quiet=maybe(facts(Quiet)),
+    ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
 TAKERS = st.builds(Taker, WORDS, WORDS)
-BRAKES = facts(
-    Brakes,
+EVICTION_LIMITS = facts(
+    EvictionLimits,
     gone=st.dictionaries(WORDS, TAKERS, max_size=2),
-    firm=st.frozensets(st.sampled_from(Brake)),
+    firm=st.frozensets(st.sampled_from(EvictionLimit)),
     first=maybe(TAKERS),
 )
 SETTINGS = facts(
@@ -138,7 +150,7 @@ SETTINGS = facts(
     teams=some(TEAMS),
     default_team=TEAMS,
     pending_pods=st.just(()),
-    brakes=st.just(Brakes()),
+    eviction_limits=st.just(EvictionLimits()),
 )
 POLICIES = facts(Policy, spec=st.sampled_from([None, PolicySpec.model_validate(full_policy()["spec"])]))
 RECORDINGS = facts(
@@ -146,12 +158,11 @@ RECORDINGS = facts(
     settings=SETTINGS,
     nodes=some(NODES),
     jobs=some(facts(RecordedJob, facts=JOBS, shape=maybe(JOB_SHAPES), assumed=some(MEMBERS))),
-    unready=st.dictionaries(WORDS, st.just(-inf) | TIMES, max_size=2),
     policies=some(POLICIES),
     namespaces=some(facts(Namespace)),
     pending_pods=some(facts(PendingPod, shape=SHAPES)),
     stopped=maybe(facts(Stopped)),
-    brakes=BRAKES,
+    brakes=EVICTION_LIMITS,
 )
 
 
@@ -176,14 +187,25 @@ def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 2)
+    assert (document["kind"], document["version"]) == ("World", 3)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
 
 
 def test_the_schema_describes_every_part_of_a_recording():
     described = json.loads(snapshot_file.schema())["$defs"]
-    parts = {"Recording", "RecordedJob", "Job", "OwnPod", "JobShape", "Policy", "Namespace", "Node", "Brakes", "Flavor"}
+    parts = {
+        "Recording",
+        "RecordedJob",
+        "Job",
+        "OwnPod",
+        "JobShape",
+        "Policy",
+        "Namespace",
+        "Node",
+        "EvictionLimits",
+        "Flavor",
+    }
     assert parts <= described.keys()
 
 
@@ -207,11 +229,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 3}, "f: version: 3: must be 2; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 2"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 3; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 3"),
         (lambda _: [1], "f: kind: None: must be World"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 2}, "missing required field `world`"),
+        (lambda d: {"kind": d["kind"], "version": 3}, "missing required field `world`"),
         (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
         (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (
@@ -231,8 +253,9 @@ def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, m
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = replace(make_recording([], []), unready={"n1": -inf})
-    assert json.loads(snapshot_file.encode(recording))["world"]["unready"] == {"n1": -snapshot_file.NEVER}
+    recording = make_recording([], [recorded(make_job("a"), around=JobSurroundings(unready={"n1": -inf}))])
+    (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
+    assert job["facts"]["around"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():

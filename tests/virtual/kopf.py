@@ -10,7 +10,7 @@ from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
 from elastic_operator.cluster.session import Session
-from elastic_operator.handlers import JOBS, EndlessPauses, Take
+from elastic_operator.job_feed import JOBS, EndlessPauses, Take
 
 FOR_EVER = 1e9
 

@@ -15,7 +15,7 @@ from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import WRITE_SECONDS, Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JobFeed
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.watches import Watches
 

@@ -9,7 +9,7 @@ from elastic_operator.cluster.connection import Connection, Credentials
 from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.handlers import JobFeed
+from elastic_operator.job_feed import JobFeed
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings

@@ -1,4 +1,4 @@
-"""Whatever became of its job, a live pod is a claim that can be displaced: who is entitled to its GPUs gets them."""
+"""Whatever became of its job, a live pod is a claim that can be preempted: who is entitled to its GPUs gets them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Trains:
 
     def status(self, target: Target) -> bytes:
         """Its /status."""
-        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": 1, "state": "Running"}
+        said = {"contract": contract.VERSION, "epoch": target.master_epoch, "generation": 1, "state": "Running"}
         members = {"members": [MASTER, "toy-worker-0"], "worldSize": 2}
         return json.dumps({**said, **members, "training": {"step": self.step}}).encode()
 

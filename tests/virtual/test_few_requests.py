@@ -158,3 +158,20 @@ def test_a_pod_that_is_gone_before_the_status_that_tells_of_it_is_noticed_as_los
         ),
         seed,
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_whose_time_is_over_is_deleted_once(seed: int) -> None:
+    comes = (start_pods(first=1.0, then=0.05), job(small=2, big=2, ttlSecondsAfterFinished=5))
+    world = tell(
+        (
+            Row("an operator leads", (nodes(2, 1), replica()), (leads(0),), stays=1.0),
+            Row("a job comes, and runs", comes, (settled("toy", 2),), stays=5.0),
+            Row("it ends, and goes", (end(0, "toy-master-0"),), (lambda world: world.job("toy") is None,), stays=5.0),
+        ),
+        seed,
+    )
+    deletes = [
+        each for each in sent(world, world.row_began) if each.method == "DELETE" and of("elasticpytorchjobs")(each)
+    ]
+    assert len(deletes) == 1, list(map(str, deletes))

@@ -41,7 +41,7 @@ def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
         Row("a minute passes", (count,), stays=60),
         Row("another job comes", (count, job("toy", big=1)), (settled("toy", 1),), within=3),
     )
-    with patch.object(reconciler, "MOST_PLANS", AT_ONCE), patch.object(controller.Controller, "run_pass", counted):
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE), patch.object(controller.Controller, "run_pass", counted):
         tell(story, 1)
     before, after = counts
     assert after - before <= 4 * HELD, "a pass for each try, which are half a minute apart, and some for what they tell"

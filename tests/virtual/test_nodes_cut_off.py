@@ -119,7 +119,7 @@ class Master:
         """Its /status."""
         if not self.training:
             raise ConnectionRefusedError
-        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": 1, "state": "Running"}
+        said = {"contract": contract.VERSION, "epoch": target.master_epoch, "generation": 1, "state": "Running"}
         return json.dumps({**said, "members": self.training, "worldSize": len(self.training)}).encode()
 
     def answers(self, *training: str) -> Deed:

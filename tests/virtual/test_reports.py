@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from elastic_operator.pods.launcher_client import NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS
 from elastic_operator.pods.launcher_target import Target
+from elastic_operator.pods.master_poller import NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS
 from elastic_worker import contract
 from tests.kit.requests import writes_job_status
 from tests.virtual.deeds import carried_out, condition, edit, end, job, nodes, replica, settled
@@ -27,7 +27,12 @@ class Liar:
         """Its /status."""
         self.asked += 1
         members = MEMBERS[: 1 + self.asked % 2]
-        said = {"contract": contract.VERSION, "epoch": target.epoch, "generation": self.asked, "state": "Running"}
+        said = {
+            "contract": contract.VERSION,
+            "epoch": target.master_epoch,
+            "generation": self.asked,
+            "state": "Running",
+        }
         return json.dumps({**said, "members": members, "worldSize": len(members)}).encode()
 
 

@@ -169,7 +169,7 @@ IN_VAIN: Story = (
         "with a back-off",
         comes=(
             lambda world: {"waitsFor": "Nodes", "attempt": 1}.items() <= world.status("toy")["retry"].items(),
-            condition("toy", "FullSize", "NodeSelectorUnsatisfied", "New nodes are asked for from 20"),
+            condition("toy", "FullSize", "NodeSelectorUnsatisfied", "New nodes are requested from 20"),
         ),
     ),
 )

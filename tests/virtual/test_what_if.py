@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from elastic_api.what_if import ANNOTATION_WHAT_IF, KEEP, ONCE, ONCE_SECONDS
-from elastic_operator.loop import questions
+from elastic_operator.loop.forecast import what_ifs
 from elastic_operator.pods.launcher_target import Target
 from elastic_worker import contract
 from tests.kit.requests import makes_a_pod
@@ -162,15 +162,13 @@ def test_a_namespace_that_asks_a_lot_is_answered_at_its_rate_and_another_one_at_
     def at_the_rate(most: int) -> Fact:
         return lambda world: answered(world) <= most
 
-    most = questions.MOST_AT_ONCE + 1
+    most = what_ifs.MAX_AT_ONCE + 1
     tell(
         (
             BUSY,
-            Row("twenty ask", many, (at_the_rate(most),), stays=questions.MORE_SECONDS - 1),
+            Row("twenty ask", many, (at_the_rate(most),), stays=what_ifs.MORE_SECONDS - 1),
             Row("another one asks", (question(),), (forecast(),), within=5),
-            Row(
-                "all are answered", (), (lambda world: answered(world) == 20,), within=17 * questions.MORE_SECONDS + 30
-            ),
+            Row("all are answered", (), (lambda world: answered(world) == 20,), within=17 * what_ifs.MORE_SECONDS + 30),
         ),
         1,
     )
@@ -195,7 +193,7 @@ def progress(left: int) -> Callable[[Target], bytes]:
     def status(target: Target) -> bytes:
         said: dict[str, Any] = {
             "contract": contract.VERSION,
-            "epoch": target.epoch,
+            "epoch": target.master_epoch,
             "generation": 1,
             "state": "Running",
         }

@@ -17,8 +17,8 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator import process
-from elastic_operator.pods.launcher_client import Progress
 from elastic_operator.pods.launcher_target import Target
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.settings import GpuFlavor, Settings
 from tests.kit import virtual_time
 from tests.simulate import server as kinds
@@ -223,7 +223,7 @@ def live(
     `status` is what masters answer.
     """
 
-    async def get(_progress: Progress, target: Target) -> bytes:
+    async def get(_poller: MasterPoller, target: Target) -> bytes:
         return status(target)
 
     async def main() -> ProcessWorld:
@@ -246,7 +246,7 @@ def live(
     # Collecting the garbage of a whole test run at each take-over would cost more than all the rest.
     spared = SimpleNamespace(collect=lambda: 0, freeze=lambda: None, unfreeze=lambda: None)
     try:
-        with patch.object(process, "gc", spared), patch.object(Progress, "_get", get):
+        with patch.object(process, "gc", spared), patch.object(MasterPoller, "_get", get):
             return virtual_time.run(main, seed=seed, loop=SharedLoop)
     finally:
         log.setLevel(level)

@@ -1,8 +1,8 @@
 """What only the pods of Elastic jobs have: the launcher, its orders, and the master's file of who takes part.
 
 An init container brings the launcher into a volume, so that images need not have it. The master finds who takes part in
-a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, as the kubelet does not renew
-single files (subPath).
+a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
+renew single files (subPath).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from elastic_api.job import JobSpec
 from elastic_api.pod_names import pod_name
 from elastic_api.ports import status_port
 from elastic_api.template import nproc_of
-from elastic_operator.build.environment import endpoint, grace_seconds, with_users
 from elastic_operator.build.launch import launched
 from elastic_operator.build.names import Owner, rendezvous_id, secret_name
-from elastic_operator.build.request import BuildSettings, PodToCreate
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.torchrun_environment import endpoint, grace_seconds, with_users
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import INJECT_FOLDER, ROLE_MASTER, WISH_FILE, WISH_FOLDER
 
@@ -33,7 +34,7 @@ def make_elastic(
     main: dict[str, Any],
     job: Owner,
     spec: JobSpec,
-    create: PodToCreate,
+    create: CreatePod,
     *,
     service_ip: str,
     port: int,
@@ -63,7 +64,7 @@ def _add_pull_secrets(pod: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def environment(
-    job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, port: int, settings: BuildSettings
+    job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int, settings: BuildSettings
 ) -> list[dict[str, Any]]:
     """The variables for the pod's main container, as a container's `env`."""
     values = {
@@ -85,7 +86,7 @@ def environment(
     ]
 
 
-def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
+def own_annotations(job: Owner, create: CreatePod) -> dict[str, str]:
     """The annotations that the pod has beside those of every pod."""
     ours = {contract.ANNOTATION_SECRET: secret_name(job.name, job.uid, old=create.old_secret)}
     if create.role == ROLE_MASTER:
@@ -94,7 +95,7 @@ def own_annotations(job: Owner, create: PodToCreate) -> dict[str, str]:
     return ours
 
 
-def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: str, port: int) -> dict[str, object]:
+def _rendezvous(job: Owner, spec: JobSpec, create: CreatePod, *, service_ip: str, port: int) -> dict[str, object]:
     """Variables for a launch script. They end up before a torchrun of ours, which takes only the script from them."""
     fewest, most = create.nnodes
     return {
@@ -109,7 +110,7 @@ def _rendezvous(job: Owner, spec: JobSpec, create: PodToCreate, *, service_ip: s
     }
 
 
-def _identity(job: Owner, create: PodToCreate) -> dict[str, object]:
+def _identity(job: Owner, create: CreatePod) -> dict[str, object]:
     return {
         contract.ENV_JOB_NAME: job.name,
         contract.ENV_JOB_UID: job.uid,

@@ -64,5 +64,5 @@ def launched(container: Mapping[str, Any], runtime: Runtime) -> dict[str, Any]:
     """
     script = RUN_INJECTED if runtime.inject else RUN_INSTALLED
     command = container.get("command") or []
-    told = ["--command", "--", *command] if command else ["--"]
-    return {**container, "command": ["/bin/sh", "-c", script, NAME, runtime.python, *told]}
+    arguments = ["--command", "--", *command] if command else ["--"]
+    return {**container, "command": ["/bin/sh", "-c", script, NAME, runtime.python, *arguments]}

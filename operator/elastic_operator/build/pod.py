@@ -1,4 +1,4 @@
-"""One pod of a job, made of the user's pod template with metadata, place, environment and first process added.
+"""One pod of a job, made from the user's pod template with metadata, place, environment and first process added.
 
 Everything else of the template's spec stays as it is, including what this operator does not know. Parsing has accepted
 the template; the API server decides whether it accepts the pod.
@@ -17,10 +17,11 @@ from elastic_api.pod_names import pod_name
 from elastic_api.ports import declared_ports
 from elastic_api.template import fingerprint, main_container
 from elastic_operator.build import elastic_pod
-from elastic_operator.build.environment import environment, grace_seconds, with_users
 from elastic_operator.build.names import Owner, owner_reference
-from elastic_operator.build.request import BuildSettings, PodToCreate
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.build.torchrun_environment import environment, grace_seconds, with_users
 from elastic_operator.build.wrapper import wrapped
+from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_worker import contract
 from elastic_worker.contract import MASTER_PORT, ROLE_MASTER
 
@@ -32,7 +33,7 @@ SHM_PATH = "/dev/shm"
 def build_pod(
     job: Owner,
     spec: JobSpec,
-    create: PodToCreate,
+    create: CreatePod,
     *,
     service_ip: str,
     settings: BuildSettings,
@@ -72,7 +73,7 @@ def _make_torchrun(
     main: dict[str, Any],
     job: Owner,
     spec: JobSpec,
-    create: PodToCreate,
+    create: CreatePod,
     *,
     service_ip: str,
     port: int,
@@ -94,7 +95,7 @@ def _make_torchrun(
     main.update(wrapped(main))
 
 
-def _metadata(job: Owner, spec: JobSpec, create: PodToCreate, *, users: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(job: Owner, spec: JobSpec, create: CreatePod, *, users: Mapping[str, Any]) -> dict[str, Any]:
     labels = {
         contract.LABEL_JOB_NAME: job.name,
         contract.LABEL_JOB_UID: job.uid,

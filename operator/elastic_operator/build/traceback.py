@@ -22,7 +22,7 @@ TAIL_LINES = 500
 MAX_LOG = 16_384
 """The most characters of a log that are read, the last ones."""
 MAX_TRACEBACK = 4096
-"""The most characters that are kept. The beginning is cut, as the exception is at the end."""
+"""The most characters that are kept. The beginning is cut, because the exception is at the end."""
 _MAX_MESSAGE_LINES = 20
 _MAX_LAST_OUTPUT = 10
 
@@ -69,7 +69,7 @@ class Failure:
 
     @property
     def secondary(self) -> bool:
-        """Whether it looks like the consequence of another pod's end: terminated, or a lost connection."""
+        """Whether the failure looks like the consequence of another pod's end: terminated, or a lost connection."""
         last_lines = self.traceback.strip().rsplit("\n  ", 1)[-1]
         return self.exit_code == -_SIGTERM or bool(_PEER_GONE.search(last_lines))
 
@@ -87,7 +87,7 @@ def failure_of(log_tail: str) -> Failure:
 
 
 def last_lines_of(log_tail: str) -> tuple[str, ...]:
-    """What the process printed last that failed first, of the last lines of a main container's log.
+    """The last output of the process that failed first, from the last lines of a main container's log.
 
     Where torchrun's summary names its rank, lines of other ranks and of torchrun's are left out, as far as they have a
     prefix. Else they are the last lines of the whole container.

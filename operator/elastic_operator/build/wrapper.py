@@ -3,9 +3,9 @@
 Neither can be process 1 itself. torchrun has no signal handler during its first rendezvous, and the kernel drops
 signals that process 1 does not handle. bash waits for its child and forwards nothing. Either way a pod that is asked to
 leave would sit out its whole grace period. The script needs only `/bin/sh`, and setsid if there is one. Beside the
-child, it logs the group that torchrun has put the pod into (`group.py`).
+child, it logs the group that torchrun has put the pod into (`torchrun_group.py`).
 
-A wrapped container skips the image's ENTRYPOINT, as every container with a `command` does.
+A wrapped container skips the image's ENTRYPOINT, like every container with a `command`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elastic_operator.build.group import SAY_GROUP
 from elastic_operator.build.python import ASK_FOR_TORCH, NEEDED
+from elastic_operator.build.torchrun_group import SAY_GROUP
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 
 NAME = "elastic-pytorch"

@@ -47,7 +47,7 @@ async def create_pod(session: Session, manifest: Mapping[str, Any], *, job_uid: 
     """
     name, collection = manifest["metadata"]["name"], _core(manifest["metadata"]["namespace"], "pods")
     try:
-        return decode(await session.post(collection, manifest, params={"fieldValidation": "Strict"}), Pod)
+        return decode(await _post(session, collection, manifest, params={"fieldValidation": "Strict"}), Pod)
     except AlreadyExists:
         try:
             pod = decode(await session.get(f"{collection}/{name}"), Pod)
@@ -64,7 +64,7 @@ async def try_pod(session: Session, manifest: Mapping[str, Any]) -> None:
     """
     params = {"fieldValidation": "Strict", "dryRun": "All"}
     try:
-        await session.post(_core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
+        await _post(session, _core(manifest["metadata"]["namespace"], "pods"), manifest, params=params)
     except AlreadyExists:
         return
     except BadRequest as error:
@@ -94,7 +94,7 @@ async def delete_pod(
     except Conflict as error:
         if "precondition" in error.message.lower():
             return None
-        raise ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after) from None
+        raise _of_no_version(error) from None
     if answer.get("kind") == "Status" or not answer.get("metadata", {}).get("resourceVersion"):
         return None
     pod = decode(answer, Pod)
@@ -132,9 +132,7 @@ async def ensure_secret(session: Session, manifest: Mapping[str, Any]) -> None:
 async def ensure_service(session: Session, manifest: Mapping[str, Any], *, job_uid: str) -> Service:
     """Create a service unless ours exists; returns it with its ClusterIP. Raises NameTaken, ClusterError."""
     collection = _core(manifest["metadata"]["namespace"], "services")
-    return await _ensure(
-        session, collection, manifest, Service, kind="Service", job_uid=job_uid, is_right=lambda _: True
-    )
+    return await _ensure(session, collection, manifest, Service, job_uid=job_uid, is_right=lambda _: True)
 
 
 async def ensure_network_policy(
@@ -148,12 +146,9 @@ async def ensure_network_policy(
     wanted = _without_empty(manifest["spec"])
 
     def is_right(known: CustomObject) -> bool:
-        return bool(_without_empty(known.spec) == wanted)
+        return bool(_without_empty(known.spec.unpack()) == wanted)
 
-    kind = "NetworkPolicy"
-    await _ensure(
-        session, collection, manifest, CustomObject, kind=kind, job_uid=job_uid, is_right=is_right, is_new=is_new
-    )
+    await _ensure(session, collection, manifest, CustomObject, job_uid=job_uid, is_right=is_right, is_new=is_new)
 
 
 async def create_resource_quota(session: Session, manifest: Mapping[str, Any]) -> CustomObject:
@@ -193,13 +188,30 @@ async def ensure_endpoint_slice(
         addresses = [list(endpoint.addresses) for endpoint in known.endpoints or ()]
         return addresses == wanted and [port.port for port in known.ports or ()] == ports
 
-    kind = "EndpointSlice"
     if known is not None and is_ours(known.metadata, job_uid):
         if is_right(known):
             return known
         with suppress(Conflict, NotFound):  # it was seen before its newest change
             return await _replace(session, f"{collection}/{manifest['metadata']['name']}", manifest, known)
-    return await _ensure(session, collection, manifest, EndpointSlice, kind=kind, job_uid=job_uid, is_right=is_right)
+    return await _ensure(session, collection, manifest, EndpointSlice, job_uid=job_uid, is_right=is_right)
+
+
+async def _post(
+    session: Session, collection: str, manifest: Mapping[str, Any], *, params: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Create an object. Raises AlreadyExists, ClusterError; no Conflict.
+
+    The admission of quotas answers with a conflict if it could not write the quota, as many pods come at once.
+    """
+    try:
+        return await session.post(collection, manifest, params=params)
+    except Conflict as error:
+        raise _of_no_version(error) from None
+
+
+def _of_no_version(error: Conflict) -> ApiError:
+    """A conflict of a write that named no version: no object of ours has changed that could be looked at again."""
+    return ApiError(error.message, status=error.status, reason=error.reason, retry_after=error.retry_after)
 
 
 async def _ensure(
@@ -208,7 +220,6 @@ async def _ensure(
     manifest: Mapping[str, Any],
     type_: type[T],
     *,
-    kind: str,
     job_uid: str,
     is_right: Callable[[T], bool],
     is_new: bool = True,
@@ -218,7 +229,7 @@ async def _ensure(
     refused: ClusterError | None = None
     if is_new:
         try:
-            return decode(await session.post(collection, manifest), type_)
+            return decode(await _post(session, collection, manifest), type_)
         except (AlreadyExists, Forbidden) as error:
             refused = error
     try:
@@ -226,8 +237,8 @@ async def _ensure(
     except NotFound:
         if isinstance(refused, Forbidden):
             raise refused from None
-        return decode(await session.post(collection, manifest), type_)
-    _require_ours(kind, known.metadata, manifest, job_uid)
+        return decode(await _post(session, collection, manifest), type_)
+    _require_ours(manifest["kind"], known.metadata, manifest, job_uid)
     return known if is_right(known) else await _replace(session, path, manifest, known)
 
 
@@ -278,15 +289,21 @@ def merge_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return changes
 
 
-async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> None:
-    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns."""
+async def delete_job(session: Session, namespace: str, name: str, *, uid: str, version: str | None = None) -> bool:
+    """Delete exactly that job, if it still has that version; the garbage collector deletes what it owns.
+
+    Returns whether it is gone. A job with finalizers stays until these are taken off.
+    """
     options = {**_delete_options(uid), "propagationPolicy": "Background"}
     if version is not None:
         options["preconditions"] = {"uid": uid, "resourceVersion": version}
     try:
-        await session.delete(_job(namespace, name), options)
-    except (NotFound, Conflict):
-        return
+        answer = await session.delete(_job(namespace, name), options)
+    except NotFound:
+        return True
+    except Conflict:
+        return False
+    return answer.get("kind") == "Status"
 
 
 async def read_log_tail(

@@ -2,7 +2,7 @@
 
 Decisions compare times that the API server wrote with now. The local wall clock may be wrong, and may jump. The
 server's may jump too: times that were written before are then compared as they are. `plan/job/written_times.py` sees to
-it that no wait grows by a step back, `read/sightings.py` that no pod or node is lost by a step forward.
+it that no wait grows by a step back, `read/first_seen.py` that no pod or node is lost by a step forward.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Bounds:
         return min(max(offset, self.low), self.high)
 
     def allow(self, offset: float) -> bool:
-        """Whether `offset` may be right, apart from a difference that is no step."""
+        """Whether `offset` may be right, but for a difference that is no step."""
         return abs(self.nearest(offset) - offset) <= STEP_SECONDS
 
 

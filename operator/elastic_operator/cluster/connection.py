@@ -1,7 +1,7 @@
 """Where the API server is and how this process proves its identity, from a kubeconfig or from inside a pod.
 
-The official client reads the configuration, as kubeconfigs have many forms, exec plug-ins among them (3). The session
-gets only what it needs: an address, a TLS context, and an Authorization header that is renewed in time.
+The official client reads the configuration, because kubeconfigs have many forms, exec plug-ins among them (3). The
+session gets only what it needs: an address, a TLS context, and an Authorization header that is renewed in time.
 """
 
 from __future__ import annotations

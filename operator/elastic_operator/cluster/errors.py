@@ -7,6 +7,7 @@ Callers catch the classes that they can act on. Everything else is an `ApiError`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -14,18 +15,43 @@ import msgspec
 _MAX_SHOWN = 200
 
 
+class Remedy(Enum):
+    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged."""
+
+    DECIDE_AGAIN = "at once, from what has changed meanwhile; nobody is told"
+    NEXT_LEADER = "this process writes no more; nobody is told"
+    WAIT = "the same again, after a pause"
+    USER = "the same again, after a pause, and somebody is told what to do about it"
+    EDIT = "only another template can help: nothing, until the job is edited"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same write may succeed later, unchanged."""
+        return self not in (Remedy.USER, Remedy.EDIT)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether users or the log are to be told of the error."""
+        return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
+
+
 class ClusterError(Exception):
     """A call to the cluster failed. `retry_after` is in seconds, if the server named it."""
 
+    remedy = Remedy.USER
     retry_after: float | None = None
 
 
 class Unreachable(ClusterError):
     """There was no answer. A write may or may not have happened."""
 
+    remedy = Remedy.WAIT
+
 
 class Fenced(ClusterError):
     """The lease no longer covers a write; nothing was sent."""
+
+    remedy = Remedy.NEXT_LEADER
 
 
 class NameTaken(ClusterError):
@@ -68,7 +94,13 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404."""
+    """404 for an object: there is none of that name."""
+
+
+class NotServed(ApiError):
+    """404 that names no object: the server does not serve the kind, or not yet."""
+
+    remedy = Remedy.WAIT
 
 
 class AlreadyExists(ApiError):
@@ -77,6 +109,8 @@ class AlreadyExists(ApiError):
 
 class Conflict(ApiError):
     """409 on a change: the object, or its version, is not the one that the precondition names."""
+
+    remedy = Remedy.DECIDE_AGAIN
 
 
 class Expired(ApiError):
@@ -90,9 +124,28 @@ class Invalid(ApiError):
 class TooManyRequests(ApiError):
     """429: the server asks for patience (`retry_after`)."""
 
+    remedy = Remedy.WAIT
+
 
 class ServerError(ApiError):
     """5xx."""
+
+    remedy = Remedy.WAIT
+
+
+def may_have_happened(error: ClusterError) -> bool:
+    """Whether a write that failed with this error may have been carried out all the same.
+
+    It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
+    vain. Any other error says that it was not carried out.
+    """
+    if not isinstance(error, ServerError):
+        return isinstance(error, Unreachable)
+    return error.status in {502, 504} or "etcdserver: request timed out" in error.message
+
+
+_MAY_CHANGE = ("webhook", "denied request")
+"""What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
 
 
 class PodRefused(ClusterError):
@@ -106,11 +159,9 @@ class PodRefused(ClusterError):
         self.own_variables = own_variables
         self.error = error
         self.role = role
-
-    @property
-    def is_final(self) -> bool:
-        """Whether only another template can help. A webhook may change its mind, whatever code it answers with."""
-        return isinstance(self.error, BadRequest | Invalid) and "webhook" not in self.error.message
+        # A webhook or an admission policy may change its mind, whatever code it answers with.
+        may_change = any(sign in error.message for sign in _MAY_CHANGE)
+        self.remedy = Remedy.EDIT if isinstance(error, BadRequest | Invalid) and not may_change else Remedy.USER
 
 
 def refuses_pod(error: ApiError) -> bool:
@@ -150,7 +201,10 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
         kind = AlreadyExists
-    named = (body.get("details") or {}).get("retryAfterSeconds")
+    details = body.get("details") or {}
+    if kind is NotFound and not details.get("name"):
+        kind = NotServed
+    named = details.get("retryAfterSeconds")
     return kind(
         str(body.get("message") or "no message"),
         status=status,

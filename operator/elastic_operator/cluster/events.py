@@ -62,9 +62,7 @@ def pod_subject(pod: Pod) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was written, and how often it has come since. `reported` lags behind `count` while one
-    is queued.
-    """
+    """An event that was written, and how often it has come since. `written` lags behind `count` while one is queued."""
 
     subject: Subject
     event: Event
@@ -80,12 +78,9 @@ class _Series:
 
 
 class EventRecorder:
-    """Writes events. `instance` names this process. `dropped` counts events that were dropped; `on_drop` is called for
-    each.
-    """
+    """Writes events. `instance` names this process. `on_drop` is called for each event that is dropped."""
 
     def __init__(self, session: Session, *, instance: str, on_drop: Callable[[], None] = lambda: None) -> None:
-        self.dropped = 0
         self._on_drop = on_drop
         self._session = session
         self._instance = instance
@@ -93,14 +88,10 @@ class EventRecorder:
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def record(self, namespace: str, job_name: str, job_uid: str, event: Event) -> None:
-        """Queue `event` of a job, to be written soon."""
-        self.record_for(job_subject(namespace, job_name, job_uid), event)
-
-    def record_for(self, subject: Subject, event: Event) -> None:
-        """Queue `event` of any object, to be written soon."""
+    def record(self, subject: Subject, event: Event) -> None:
+        """Queue `event` of that object, to be written soon."""
         if self._queue.full() or not self._within_rate(subject.uid):
-            self._drop()
+            self._on_drop()
             return
         now, wall = time.monotonic(), self._session.api_time()
         known = self._series.pop((subject.uid, event), None)
@@ -111,10 +102,6 @@ class EventRecorder:
         self._series[series.key] = series
         self._drop_old(now)
         self._queue.put_nowait(series.key)
-
-    def _drop(self) -> None:
-        self.dropped += 1
-        self._on_drop()
 
     def _drop_old(self, now: float) -> None:
         """Forget events that would be new ones if they came again; the oldest are in front."""
@@ -128,10 +115,10 @@ class EventRecorder:
             try:
                 await self._write(key)
             except ClusterError as error:
-                self._drop()
+                self._on_drop()
                 logger.debug("event not written reason=%s", error)
             except Exception:
-                self._drop()
+                self._on_drop()
                 logger.exception("event not written")
             finally:
                 self._queue.task_done()
@@ -146,7 +133,10 @@ class EventRecorder:
 
     async def _write(self, key: tuple[str, Event]) -> None:
         series = self._series.get(key)
-        if series is None or series.written == series.count:
+        if series is None:  # it was pushed out of memory before its turn
+            self._on_drop()
+            return
+        if series.written == series.count:
             return
         # Before the request: what is recorded meanwhile queues again.
         self._series[key] = replace(series, written=series.count)
@@ -188,17 +178,17 @@ class EventRecorder:
 
     def _name(self, series: _Series) -> str:
         """A name that is the same for a repeated request, and different for every other event."""
-        told = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
-        digest = hashlib.sha256(repr((*told, series.first)).encode()).hexdigest()
+        identity = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
+        digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"
 
-    def _within_rate(self, job_uid: str) -> bool:
+    def _within_rate(self, uid: str) -> bool:
         now = time.monotonic()
-        tokens, since = self._rates.pop(job_uid, (float(BURST), now))
+        tokens, since = self._rates.pop(uid, (float(BURST), now))
         tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
         allowed = tokens >= 1.0
-        self._rates[job_uid] = (tokens - 1.0 if allowed else tokens, now)
+        self._rates[uid] = (tokens - 1.0 if allowed else tokens, now)
         if len(self._rates) > KNOWN:
             self._rates.popitem(last=False)
         return allowed
@@ -206,9 +196,9 @@ class EventRecorder:
 
 def _cut(note: str) -> str:
     """The beginning of the text, as much as an event may hold; no character is cut in two."""
-    if len(told := note.encode()) <= _MAX_NOTE:
+    if len(encoded := note.encode()) <= _MAX_NOTE:
         return note
-    return told[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
+    return encoded[: _MAX_NOTE - 3].decode(errors="ignore") + "..."
 
 
 def _count(series: _Series) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 
 A Lease belongs to one namespace, and says nothing to operators of another. The chart's PriorityClasses belong to no
 namespace. They name the namespace that they were installed for, and an operator of any other namespace stands by. If
-several disagree, the oldest counts. If none names a namespace, as they were made elsewhere, every installation decides.
+several disagree, the oldest counts. If none names a namespace, because they were not made by the chart, every
+installation decides.
 """
 
 from __future__ import annotations

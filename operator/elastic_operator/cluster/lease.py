@@ -3,7 +3,7 @@
 Clocks of two machines are never compared. A holder counts as dead when its Lease has not changed for the Lease's
 duration by the observer's monotonic clock. A leader stops itself (`remaining` falls to zero) when its last successful
 renewal was *begun* longer ago than `fence_seconds`. That is shorter, so it has stopped before another takes over. It
-counts by a clock that goes on while its machine is suspended, since the others' clocks go on, too.
+counts by a clock that goes on while its machine is suspended, because the others' clocks go on, too.
 
 A thread of its own renews the Lease, so that a long turn of the event loop that does the work does not lose it. That
 loop beats. The Lease is given up when the beats stop, so that a stuck loop does not keep it for ever (90).
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from elastic_operator.cluster.apart import apart
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, Conflict, NotFound
+from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
 
 _READ_SECONDS = 4.0
@@ -156,7 +156,7 @@ class Elector:
         return True
 
     def _is_free(self, lease: Mapping[str, Any]) -> bool:
-        """Whether it has no holder, or its holder did nothing for the whole duration while this process looked."""
+        """Whether the Lease has no holder, or one that did nothing for its whole duration while this process looked."""
         spec, now = _spec(lease), time.monotonic()
         revision = str(lease["metadata"]["resourceVersion"])
         if revision != self._seen_revision:
@@ -214,9 +214,11 @@ class Elector:
             await self._claim(self._lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
-        """Write the Lease as ours. The time counts from before the request, as nobody knows when it was carried out."""
+        """Write the Lease as ours. The time counts from before the request, because nobody knows when it was carried
+        out.
+        """
         begun = _since_boot()
-        now = self._now()
+        now = micro_time(self._session.api_time())
         old = _spec(lease) if lease is not None else {}
         held = old.get("holderIdentity") == self.identity
         spec = {
@@ -248,12 +250,9 @@ class Elector:
         except NotFound:
             return None
 
-    def _now(self) -> str:
-        return micro_time(self._session.api_time())
-
 
 Election = Callable[[Elector], Coroutine[Any, Any, None]]
-"""Runs an elector over a session that its loop shares with no other. To cancel this cancels the elector."""
+"""Runs an elector over a session that its loop shares with no other. Cancelling this cancels the elector."""
 
 
 def beside(connect: Callable[[], Session]) -> Election:
@@ -263,7 +262,7 @@ def beside(connect: Callable[[], Session]) -> Election:
         async with connect() as session:
             await elector.run(session)
 
-    return lambda elector: apart(lambda: run(elector))
+    return lambda elector: run_in_own_loop(lambda: run(elector))
 
 
 def _since_boot() -> float:

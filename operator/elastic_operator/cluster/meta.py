@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from elastic_operator.cluster.interned import intern_fields
+
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A struct without cycles, so the garbage collector need not look at it."""
@@ -30,6 +32,9 @@ class Meta(Struct, frozen=True):
     deletion_timestamp: str | None = None
     owner_references: tuple[OwnerReference, ...] = ()
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "namespace", "creation_timestamp", "owner_references")
+
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that controls the object, if there is one."""
@@ -50,3 +55,6 @@ class Condition(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "type", "status", "reason", "last_transition_time")

@@ -123,7 +123,7 @@ class PersistentVolumeClaim(Struct, frozen=True):
 
     @property
     def bound(self) -> bool:
-        """Whether its volume is known, and with it the nodes on which pods can mount it."""
+        """Whether the claim is bound to a volume, so that the nodes on which pods can mount it are known."""
         return self.status.phase == "Bound" and bool(self.spec.volume_name)
 
 
@@ -153,7 +153,7 @@ class DeviceClass(Struct, frozen=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-class Port(Struct, frozen=True):
+class ServicePort(Struct, frozen=True):
     """ports[] of a service or a slice."""
 
     port: int = 0
@@ -163,7 +163,7 @@ class ServiceSpec(Struct, frozen=True):
     """spec of a service."""
 
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
-    ports: tuple[Port, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
 
 
 class Service(Struct, frozen=True):
@@ -189,7 +189,7 @@ class EndpointSlice(Struct, frozen=True):
 
     metadata: Meta
     endpoints: tuple[Endpoint, ...] | None = None
-    ports: tuple[Port, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
 
 
 class CustomAnnotations(Struct, frozen=True, rename=None):
@@ -205,12 +205,29 @@ class CustomMeta(LabelledMeta, frozen=True):
     annotations: CustomAnnotations = CustomAnnotations()
 
 
+class Packed:
+    """A JSON object as its text, which takes a fifth of the memory: most of the time nobody reads it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._text = msgspec.json.encode(value)
+
+    def unpack(self) -> dict[str, Any]:
+        """The object, decoded anew each time."""
+        decoded: dict[str, Any] = msgspec.json.decode(self._text)
+        return decoded
+
+
+EMPTY = Packed({})
+
+
 class CustomObject(Struct, frozen=True):
     """An object of our own kinds, decoded no further than its metadata: pydantic models read `spec` and `status`."""
 
     metadata: CustomMeta
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
-    status: dict[str, Any] = msgspec.field(default_factory=dict)
+    spec: Packed = EMPTY
+    status: Packed = EMPTY
 
     def says_the_same(self, other: CustomObject) -> bool:
         """Whether the user's part is equal; the status is the operator's own."""
@@ -219,4 +236,11 @@ class CustomObject(Struct, frozen=True):
 
 def decode(body: dict[str, Any], type_: type[T]) -> T:
     """An answer of the API server as `type_`. Raises msgspec.ValidationError."""
-    return msgspec.convert(body, type_)
+    return msgspec.convert(body, type_, dec_hook=pack)
+
+
+def pack(type_: type[Any], value: object) -> object:
+    """For decoders: the value of a field that is a `Packed`. Raises TypeError for other types and values."""
+    if type_ is not Packed or not isinstance(value, dict):
+        raise TypeError(f"expected `object`, got `{type(value).__name__}`")
+    return Packed(value)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from elastic_operator.cluster.interned import intern_fields
 from elastic_operator.cluster.meta import Condition, Meta, Struct
 from elastic_worker import contract
 
@@ -19,7 +20,8 @@ LEADER_WORKER_LABEL = "leaderworkerset.sigs.k8s.io/group-key"
 class PodLabels(Struct, frozen=True, rename=None):
     """The labels of pods that we read. Role and index come from the object's name, which nobody can edit.
 
-    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together (`read/gang_key.py`).
+    Kueue admits a pod with `queue`. The other labels tell which pods of others belong together
+    (`read/pending/gang_key.py`).
     """
 
     incarnation: str = msgspec.field(name=contract.LABEL_INCARNATION, default="")
@@ -50,15 +52,22 @@ class PodMeta(Meta, frozen=True):
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        intern_fields(self, "labels", "annotations", "finalizers")
 
-class Resources(Struct, frozen=True):
+
+class ResourceRequirements(Struct, frozen=True):
     """resources of a container or a pod: quantities as written."""
 
     requests: dict[str, str | int | float] = msgspec.field(default_factory=dict)
     limits: dict[str, str | int | float] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "requests", "limits")
 
-class Port(Struct, frozen=True):
+
+class ContainerPort(Struct, frozen=True):
     """A container's port."""
 
     host_port: int = 0
@@ -70,9 +79,12 @@ class Container(Struct, frozen=True):
     """A container or init container."""
 
     name: str
-    resources: Resources = Resources()
-    ports: tuple[Port, ...] | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] | None = None
     restart_policy: str = ""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "name")
 
 
 class Anything(Struct, frozen=True):
@@ -172,7 +184,7 @@ class PodSpec(Struct, frozen=True):
     init_containers: tuple[Container, ...] | None = None
     node_name: str = ""
     overhead: dict[str, str | int | float] = msgspec.field(default_factory=dict)
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
     affinity: Affinity | None = None
     node_selector: dict[str, str] | None = None
     tolerations: tuple[Toleration, ...] | None = None
@@ -185,6 +197,9 @@ class PodSpec(Struct, frozen=True):
     priority: int | None = None
     preemption_policy: str = "PreemptLowerPriority"
     termination_grace_period_seconds: int = 30
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "node_name", "affinity", "tolerations", "volumes", "scheduler_name", "preemption_policy")
 
 
 class Running(Struct, frozen=True):
@@ -223,6 +238,9 @@ class ContainerStatus(Struct, frozen=True):
     name: str
     state: ContainerState = ContainerState()
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "name")
+
 
 class PodStatus(Struct, frozen=True):
     """status of a pod."""
@@ -236,6 +254,9 @@ class PodStatus(Struct, frozen=True):
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
     start_time: str | None = None
     nominated_node_name: str = ""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "phase", "start_time", "conditions")
 
 
 class Pod(Struct, frozen=True):

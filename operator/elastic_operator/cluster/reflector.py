@@ -19,8 +19,9 @@ import aiohttp
 import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ClusterError, Expired, NotFound, Unreachable, error_event
+from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
 from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
 from elastic_operator.cluster.wire import BareMeta, List, decode_bare, decode_event, decode_list
@@ -57,9 +58,7 @@ logger = logging.getLogger(__name__)
 class Stats:
     """Counters for metrics. `relists` are the lists after the first complete one."""
 
-    lists: int = 0
     relists: int = 0
-    watches: int = 0
     events: int = 0
     errors: int = 0
 
@@ -101,7 +100,7 @@ class Reflector(Generic[T]):
         self.last_ok = float("-inf")
         self.stats = Stats()
         self._session = session
-        self._decode = msgspec.json.Decoder(type_).decode
+        self._decode = msgspec.json.Decoder(type_, dec_hook=pack).decode
         self._params = dict(params or {})
         self._page = page
         self._inactivity = inactivity
@@ -153,7 +152,7 @@ class Reflector(Generic[T]):
 
     def _is_absent(self, error: ClusterError) -> bool:
         """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
-        if not self._optional or not isinstance(error, NotFound):
+        if not self._optional or not isinstance(error, NotServed):
             return False
         if not self._absent:
             logger.warning("not served path=%s; it is looked for every %.0f s", self.path, self._absent_seconds)
@@ -177,7 +176,6 @@ class Reflector(Generic[T]):
         await asyncio.sleep(seconds)
 
     async def _list(self) -> None:
-        self.stats.lists += 1
         self.stats.relists += self.synced.is_set()
         # A list is never older than what was heard before it was asked for, unless the history itself restarted.
         floor = max(self._highest, self.store.newest(within=self._namespace))
@@ -215,7 +213,6 @@ class Reflector(Generic[T]):
         """Watch until the server ends it. A watch that ends at once or without news is a failure, lest this be a busy
         loop.
         """
-        self.stats.watches += 1
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {
             "watch": "true",

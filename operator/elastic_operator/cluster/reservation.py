@@ -20,19 +20,19 @@ from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.plan.facts.useless_tries import MOST_REST_SECONDS, rest_seconds
+from elastic_operator.plan.facts.useless_tries import MAX_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
 FIRST_SECONDS = 60.0
-MOST_SECONDS = 3600.0
+MAX_AVOIDED_SECONDS = 3600.0
 """How long a node on which a reservation ran out is left alone: at first, and doubled each time up to the longest."""
-_MOST_TIMES = 10
+_MAX_TIMES = 10
 """From this many times on, the time stays the same."""
-MOST_AVOIDED = 16
+MAX_AVOIDED = 16
 """The most nodes that are remembered for one pod; the latest failures count."""
-MOST_CHARACTERS = 16_384
+MAX_ANNOTATION = 16_384
 """The longest annotation that is read: three times what those names and numbers take. A longer one is not ours."""
-MOST_ANNOTATED_SECONDS = 600.0
+MAX_ANNOTATED_SECONDS = 600.0
 """An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
@@ -40,7 +40,7 @@ BACKWARDS_SECONDS = 60.0
 
 
 class Avoided(msgspec.Struct, frozen=True):
-    """A node on which a reservation of the pod ran out so many `times`. It is left alone `until` (epoch seconds)."""
+    """A node on which a reservation of the pod ran out, and how many `times`. It is avoided `until` (epoch seconds)."""
 
     until: float
     times: int = 1
@@ -59,31 +59,31 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     rests_until: float = 0.0
 
     def holds(self, now: float) -> bool:
-        """Whether it is in force."""
+        """Whether the reservation is in force."""
         return bool(self.node) and self.since - BACKWARDS_SECONDS <= now < self.until
 
     def has_run_out(self, now: float) -> bool:
-        """Whether there is one that is no longer in force."""
+        """Whether a node is reserved and the reservation is not in force any more."""
         return bool(self.node) and not self.holds(now)
 
     def avoided(self, now: float) -> dict[str, float]:
         """The nodes to leave alone now, and until when."""
-        return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MOST_SECONDS}
+        return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
 
     def rests(self, now: float) -> bool:
-        """Whether nothing is to be kept for the pod now."""
-        return now < self.rests_until <= now + MOST_REST_SECONDS
+        """Whether no node is to be reserved for the pod now."""
+        return now < self.rests_until <= now + MAX_REST_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
         """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes
         are (139).
         """
         before = self.avoid.get(self.node)
-        times = min(max(before.times, 0), _MOST_TIMES) + 1 if before else 1
-        wait = doubled(FIRST_SECONDS, MOST_SECONDS, times)
+        times = min(max(before.times, 0), _MAX_TIMES) + 1 if before else 1
+        wait = doubled(FIRST_SECONDS, MAX_AVOIDED_SECONDS, times)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
-        latest = sorted(avoid, key=lambda node: avoid[node].until)[-MOST_AVOIDED:]
-        in_vain = sum(min(max(one.times, 0), _MOST_TIMES) for one in avoid.values())
+        latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
+        in_vain = sum(min(max(one.times, 0), _MAX_TIMES) for one in avoid.values())
         rest = rest_seconds(in_vain)
         rests_until = now + rest if rest else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
@@ -97,11 +97,11 @@ def reservation_of(pod: Pod) -> Reservation:
     condition = _condition(pod)
     if condition is None:
         return _annotated(pod)
-    said = _read(condition.message)
+    found = _read(condition.message)
     return (
-        said
-        if pod.status.nominated_node_name in (said.node, "")
-        else msgspec.structs.replace(said, node="", since=0.0, until=0.0)
+        found
+        if pod.status.nominated_node_name in (found.node, "")
+        else msgspec.structs.replace(found, node="", since=0.0, until=0.0)
     )
 
 
@@ -127,12 +127,12 @@ def _annotated(pod: Pod) -> Reservation:
     Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and then does
     not count any more.
     """
-    said = _read(pod.metadata.annotations.reserved)
-    return said if said.node and pod.status.nominated_node_name == said.node else Reservation()
+    found = _read(pod.metadata.annotations.reserved)
+    return found if found.node and pod.status.nominated_node_name == found.node else Reservation()
 
 
 def _read(text: str) -> Reservation:
-    if not text or len(text) > MOST_CHARACTERS:
+    if not text or len(text) > MAX_ANNOTATION:
         return Reservation()
     try:
         return msgspec.json.decode(text, type=Reservation)
@@ -150,7 +150,7 @@ async def write(session: Session, pod: Pod, reservation: Reservation, now: float
     """
     meta, node = pod.metadata, reservation.node
     if _condition(pod) is None and meta.annotations.reserved:  # which may have been forged
-        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MOST_ANNOTATED_SECONDS))
+        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
     condition = {
         "type": CONDITION,
         "status": "True" if node else "False",

@@ -1,9 +1,9 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
 Every write asks for how long this process may still write; the answer also limits how long the write may take. It asks
-again when its bytes go out, as a connection may be made, and long turns of the event loop may come, in between (90). So
-no process that lost its lease sends a write, nor waits for one beyond its lease. Callers retry by themselves: they know
-what a repetition means.
+again when its bytes go out, because a connection may be made, and long turns of the event loop may come, in between
+(90). So no process that lost its lease sends a write, nor waits for one beyond its lease. Callers retry by themselves:
+they know what a repetition means.
 """
 
 from __future__ import annotations

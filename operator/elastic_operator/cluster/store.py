@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
@@ -25,7 +26,7 @@ class HasMeta(Protocol):
 
     @property
     def metadata(self) -> Meta:
-        """Its metadata."""
+        """The object's metadata."""
         ...
 
 
@@ -72,11 +73,15 @@ class Store(Generic[T]):
         """All objects, as they are now."""
         return tuple(self._by_uid.values())
 
-    def subscribe(self, listener: Listener[T]) -> None:
-        """Call `listener` at each change from now on, and now for each object that is there already."""
+    def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
+        """Call `listener` at each change from now on, and now for each object that is there already.
+
+        Returns what ends it.
+        """
         self._listeners.append(listener)
         for obj in self.values():
             self._call(listener, None, obj)
+        return partial(self._listeners.remove, listener)
 
     def observe(self, obj: T) -> None:
         """Take in an object from a list, a watch or a write's answer. Older states than the known one are ignored."""
@@ -98,8 +103,8 @@ class Store(Generic[T]):
     def observe_deleted(self, uid: str, resource_version: str | None = None) -> None:
         """Take in a deletion.
 
-        `resource_version` is that of the deletion. Without it, as after a DELETE that was answered with 404, no later
-        news of the object is expected.
+        `resource_version` is that of the deletion. Without it, for example after a DELETE that was answered with 404,
+        no later news of the object is expected.
         """
         self._bury(uid, int(resource_version) if resource_version else _GONE_FOR_GOOD)
         self._remove(uid)

@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.loop.act import Actor
-from elastic_operator.loop.asking import Asker
-from elastic_operator.loop.breaker import Breaker
 from elastic_operator.loop.controller import Controller
-from elastic_operator.loop.dispatch import Dispatcher
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.making_way import MakingWay
-from elastic_operator.loop.nominator import Nominator
-from elastic_operator.loop.reclaim_reports import ReclaimReports
+from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.trial import Asker
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Planner
-from elastic_operator.plan.record import Planned
-from elastic_operator.pods.launcher_client import Progress
-from elastic_operator.pods.logs import FailureLogs
+from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
@@ -41,17 +41,17 @@ def make_controller(
     settings: Settings,
     metrics: Metrics,
     clock: ServerClock,
-    progress: Progress,
+    poller: MasterPoller,
     fresh: Callable[[], bool],
-    planned: Callable[[Planned], None] = lambda _: None,
-    decided: Callable[[Decisions], None] = lambda _: None,
+    on_plan: Callable[[Planned], None] = lambda _: None,
+    on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.
-        planned: Called with each plan that is made.
-        decided: Called at the end of each pass with what it came to.
+        on_plan: Called with each plan that is made.
+        on_decisions: Called at the end of each pass with its decisions.
     """
     awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
     reader = Reader(
@@ -60,7 +60,7 @@ def make_controller(
         settings,
         clock=clock,
         bulkhead=bulkhead,
-        unkept=actor.unkept,
+        dropped_fields=actor.dropped_fields,
         barred=lambda uid: nominator.barred(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
@@ -79,7 +79,8 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
-        reconciler.decide_again(uid)
+        planner.forget_plan(uid)
+        awake.set()
 
     def worked(uid: str) -> None:
         bulkhead.worked(uid)
@@ -90,42 +91,47 @@ def make_controller(
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
     )
+    world = StoredWorld(
+        reader,
+        logs.with_logs,
+        troubles,
+        poller.report,
+        poller.heard,
+        survivors.group,
+        trials.may_take,
+        trials.may_not_take,
+        news=(poller.touched, survivors.touched),
+        seen=trials.see,
+    )
     dispatcher = Dispatcher(
         actor=actor,
         shapes=reader.shapes,
         ledger=ledger,
         troubles=troubles,
         metrics=metrics,
-        unkept=actor.unkept,
+        dropped_fields=actor.dropped_fields,
         fresh=fresh,
         done=decide_again,
-        failed=lambda uid, error: reconciler.set_aside(uid, error),
+        failed=lambda uid, error: planner.set_aside(world, uid, error, given=True),
         worked=worked,
         refused=trials.were_refused,
     )
-    world = StoredWorld(
-        reader,
-        logs,
-        troubles,
-        progress.report,
-        progress.heard,
-        survivors.group,
-        trials.may_take,
-        trials.barred,
-        news=(progress.touched, survivors.touched),
-    )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
+    making_way = MakingWay(trials, nominator, breaker, stores.pods, logs.reads)
     reconciler = Reconciler(
         planner,
         world,
         dispatcher,
-        MakingWay(trials, nominator, breaker, stores.pods, logs.reads),
-        progress=progress,
+        making_way,
+        poller=poller,
         survivors=survivors,
         wake=awake.set,
-        planned=planned,
-        told=forecasts.told,
+        on_plan=on_plan,
+        with_forecast=forecasts.with_forecast,
     )
+    read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
+    of_writes = (trials, making_way, troubles, dispatcher.status_times)
+    of_jobs = (*read, *heard, *of_writes, reconciler.limit_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,
         planner,
@@ -138,5 +144,6 @@ def make_controller(
         metrics=metrics,
         clock=clock,
         awake=awake,
-        decided=decided,
+        on_decisions=on_decisions,
+        of_jobs=of_jobs,
     )

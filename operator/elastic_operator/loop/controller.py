@@ -12,20 +12,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
-from elastic_operator.loop.breaker import Breaker
-from elastic_operator.loop.forecasts import Forecasts
-from elastic_operator.loop.nominator import Nominator
-from elastic_operator.loop.pace import Pace
-from elastic_operator.loop.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim_times import ReclaimTimes
+from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
+from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.trials import Trials
+from elastic_operator.loop.storm_delay import StormDelay
+from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.planner import Decisions, Planner
@@ -33,7 +33,7 @@ from elastic_operator.plan.planner import Decisions, Planner
 log = logging.getLogger(__name__)
 
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync takes as many jobs at a time as a pass makes plans, so often."""
+"""A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
 
 class Controller:
@@ -41,7 +41,9 @@ class Controller:
 
     Args:
         awake: Set when something has changed.
-        decided: Called at the end of each pass with what it came to.
+        on_decisions: Called at the end of each pass with its decisions; with None when a pass has failed, and the
+            decisions before it must not be read any more.
+        of_jobs: All that remembers something of each job.
     """
 
     def __init__(
@@ -58,20 +60,20 @@ class Controller:
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
-        decided: Callable[[Decisions], None],
+        on_decisions: Callable[[Decisions | None], None],
+        of_jobs: Sequence[OfJobs],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
-        self._breaker, self._reports = breaker, reports
-        self._metrics, self._clock, self._awake, self._decided = metrics, clock, awake, decided
+        self._breaker, self._reports, self.of_jobs = breaker, reports, of_jobs
+        self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
-        self._resync_at, self._pace = 0.0, Pace()
+        self._resync_at, self._storm_delay = 0.0, StormDelay()
         self._to_resync: list[str] = []
-        self._reclaim_times = ReclaimTimes(metrics, is_bound=self._is_bound)
 
     @property
     def policy_of(self) -> Mapping[str, str]:
@@ -88,12 +90,12 @@ class Controller:
         try:
             while True:
                 self._awake.clear()
-                await self._look_ahead()
+                await self._read_ahead()
                 started = time.monotonic()
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
-                await asyncio.sleep(self._pace.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
+                await asyncio.sleep(self._storm_delay.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await self._sleep(wait)
         finally:
             forecasting.cancel()
@@ -101,16 +103,17 @@ class Controller:
             await self.nominator.stop()
             await self.trials.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
+            self.world.close()
 
-    async def _look_ahead(self) -> None:
-        """Where much is new, the pass remembers it; meanwhile the watches and writes have their turns."""
+    async def _read_ahead(self) -> None:
+        """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""
         try:
             now = self._clock.time()
-            for _ in self.world.reader.pending_pods.look_ahead(now):
+            for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
-            for _ in self.planner.observe_ahead(self.world.glance(now)):
+            for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 - the pass meets it again, and tells of it
+        except Exception:  # noqa: BLE001 - the pass meets it again, and logs it
             return
 
     async def _sleep(self, seconds: float) -> None:
@@ -144,46 +147,49 @@ class Controller:
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
-                self._take_note(decisions, now)
-            self.trials.keep_only(observed.obs.keys())
-            self.forecasts.keep_only(observed.obs.keys())
-            self.reconciler.keep_only(observed.obs.keys())
-            self.reconciler.making_way.look(observed.obs, allocation, fresh=self.reconciler.dispatcher.fresh())
+                self._report(lambda: self._take_note(decisions, now))
+            for memory in self.of_jobs:
+                memory.keep_only(observed.obs.keys())
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
-            self._metrics.reclaim_unanswered.set(self.reconciler.making_way.waiting)
-            self.reconciler.say_why(observed, allocation, now, storms=self._pace.storms)
-            self._decided(decisions)
+            self.reconciler.renew_messages(observed, allocation, now, storms=self._storm_delay.storms)
+            self._report(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
         return max(0.01, min(due, at, self._ledger.next_expiry()))
 
+    def _report(self, report: Callable[[], None]) -> None:
+        """Report what was decided. An error in a report must not keep any job from its pods (88)."""
+        try:
+            report()
+        except Exception:
+            self._metrics.pass_errors.inc()
+            log.exception("what was decided cannot be reported; it is carried out all the same")
+
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """There is another allocation: it is counted, and each job gets a word on why it is not bigger."""
-        snapshot, allocation = decisions.observed.snapshot, decisions.allocation
+        """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
+        allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what is decided cannot be looked at as if it were carried out; it is done all the same"
+            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out all the same"
             log.error(text, exc_info=decisions.error)
-        if decisions.stopped is None and self.planner.unsettled:
-            log.warning("by the best plan found, jobs go in vain for uids=%s", sorted(self.planner.unsettled))
-        if decisions.dry is not None:
-            self._reports.would_go(decisions.dry)
+        if decisions.stopped is None and self.planner.preempted_in_vain:
+            uids = sorted(self.planner.preempted_in_vain)
+            log.warning("whole jobs lose their pods in vain: their takers, uids=%s, get nothing by it", uids)
+        if decisions.would_be is not None:
+            self._reports.would_reclaim(decisions.would_be)
         self._breaker.note_waiting(allocation)
-        self._reports.braked(allocation)
-        self._metrics.not_lasting.inc(len(allocation.left_out))
-        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
-        self.reconciler.wording.later(allocation)
-        self._reclaim_times.look(replace(snapshot, now=now), allocation)
+        self.reconciler.limit_messages.later(allocation)
+        self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
         rest_first = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._reports.no_room(rest_first)
+        self._report(lambda: self._reports.no_room(rest_first))
         self.nominator.withdraw(pending_pods.expired)
         self.nominator.renew(pending_pods.renewable)
 
@@ -192,7 +198,7 @@ class Controller:
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
-        most = reconciler.MOST_PLANS
+        most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.world.forget_some(some)
         self.planner.forget_some(some)
@@ -203,14 +209,10 @@ class Controller:
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
-
-    def _is_bound(self, uid: str) -> bool | None:
-        """Whether the pod has a node; None if it is gone."""
-        pod = self._stores.pods.get(uid)
-        return bool(pod.spec.node_name) if pod else None
+        self._on_decisions(None)
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the brakes."""
-    waiting = (entry.job.uid for entry, _ in allocation.braked)
+    """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
+    waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.store import Listener
-from elastic_operator.loop.write_backoff import Troubles
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
+from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.memory import Remembered, Touched, drop_absent
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.jobs import Facts
+from elastic_operator.read.jobs import JobInputs
 from elastic_operator.read.reader import Reader
-from elastic_operator.read.touched import Touched, drop_absent
 from elastic_operator.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Barred = tuple[AbstractSet[str], AbstractSet[str]]
-"""Jobs (uids), and namespaces whose jobs, for which no pods of others may go now."""
 FEW_JOBS = 16
-"""So many jobs that are new or changed are read in one go: a large template takes 10 ms."""
-
-
-class Logs(Protocol):
-    """Pods as they are once the logs of those that failed were read."""
-
-    def as_read(self, uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The job's pods; a failed one is shown as it was before, until its log was read."""
-        ...
+"""Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job as last read."""
+    """A job as it was last read, and from what."""
 
-    facts: Facts
+    inputs: JobInputs
     job: Job
 
 
@@ -52,80 +40,88 @@ class StoredWorld:
     """The stores as one moment of the cluster, after each `look`.
 
     Args:
+        with_logs: The pods of a job (uid, namespace) with what their logs say; a failed one is shown as it was before,
+            until its log was read.
         report, heard: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
-        barred: The jobs (uids), and the namespaces, for which `may_take` answers no.
+        may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
         news: The jobs (uids) with another `report` or `group`.
+        seen: Called with each job that is read and is not set aside.
     """
 
     def __init__(
         self,
         reader: Reader,
-        logs: Logs,
+        with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
         heard: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_take: Callable[[Job], bool] = lambda _: True,
-        barred: Callable[[], Barred] = lambda: (frozenset(), frozenset()),
+        may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
+        seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
-        self.reader, self._logs, self._troubles = reader, logs, troubles
+        self.reader, self._with_logs, self._troubles = reader, with_logs, troubles
         self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
-        self._barred, self._news = barred, news
+        self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: dict[str, _Known] = {}
-        self._bare: dict[str, tuple[objects.CustomObject, Fault | None, tuple[OwnPod, ...], Job]] = {}
-        """Jobs that are set aside, or deleted and still there, and what that was read from."""
-        self._barred_before: Barred = frozenset(), frozenset()
+        self._bare: Remembered[object, Job] = Remembered()
+        """Jobs that are set aside, or deleted and still there."""
+        self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._aside: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the bulkhead barred at the last look."""
+        """What the bulkhead did not trust at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
-        """Jobs (uids) that more decides than themselves, their pods and the surroundings: read at each look."""
+        """Jobs (uids) that depend on more than themselves, their pods and the surroundings: read at each look."""
         self._touched: Collection[str] | None = None
-        self._stores.jobs.subscribe(_touching(self._changed))
+        self._end_touching = self._stores.jobs.subscribe(self._touch)
+
+    def close(self) -> None:
+        """Hear of no more changes: the stores outlive a leader's term."""
+        self._end_touching()
+        self.reader.external_changes.close()
+
+    def _touch(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+        self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
     def policies(self) -> Resolved:
-        """What the quota policies come to."""
+        """The teams, by the quota policies."""
         return self.reader.policies.resolved
 
-    @property
-    def unready(self) -> Mapping[str, float]:
-        """The nodes that are not Ready, with the time since when."""
-        return self.reader.surroundings.unready
-
     def look(self, now: float) -> StoredWorld:
-        """This moment, at `now` (epoch seconds on the API server's clock)."""
-        self.reader.sightings.begin_look()
+        """Look at the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+        self.reader.first_seen.begin_look()
         self.glance(now)
         self._ledger.expire()
-        uids = self.jobs()
-        for known in (self._known, self._bare):
-            drop_absent(known, uids)
-        self._restless &= uids
-        self.reader.specs.keep_only(uids)
-        self.reader.shapes.keep_only(uids)
         self._touched = self._take_touched()
         return self
+
+    def keep_only(self, present: AbstractSet[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._known, self._bare.kept)
+        self._restless &= present
 
     def touched(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the look before; None: of any."""
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        barred, aside = self._barred(), self._bulkhead.barred()
-        jobs, namespaces = (before ^ now for before, now in zip(self._barred_before, barred, strict=True))
+        may_not_take, aside = self._may_not_take(), self._bulkhead.distrusted()
+        jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
         self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
-        self._barred_before, self._aside = barred, aside
+        if jobs or namespaces:
+            self.reader.external_changes.answered()
+        self._may_not_take_before, self._aside = may_not_take, aside
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
@@ -135,11 +131,11 @@ class StoredWorld:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def glance(self, now: float) -> StoredWorld:
-        """What jobs are seen by, beside themselves."""
+        """Look at what surrounds the jobs."""
         self.now = now
         if self.reader.surroundings.look(now):
             self._changed.everything()
-        self._changed.add(*self.reader.shapes.moved())
+        self._changed.add(*self.reader.shapes.take_moved())
         return self
 
     def forget(self) -> None:
@@ -165,29 +161,35 @@ class StoredWorld:
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
+        job = self._read(uid)
+        if not job.fault:
+            self._seen(job)
+        return job
+
+    def _read(self, uid: str) -> Job:
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
         meta = body.metadata
         fault = self._bulkhead.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
-        self._bare.pop(uid, None)
-        known, trouble, own = self._known.get(uid), self._troubles.message(uid), self._ledger.own_pods(uid)
-        specs = self.reader.specs
-        as_they_are = specs.status(body).finished or specs.of(body).tells_by_itself
-        facts = self.reader.jobs.facts(
-            body,
-            pods=own if as_they_are else self._logs.as_read(uid, meta.namespace, own),
-            trouble=trouble,
-            blocked=self._troubles.blocked(uid),
-            refused=self._troubles.refused(uid, meta.generation),
+        self._bare.kept.pop(uid, None)
+        known, own = self._known.get(uid), self._ledger.own_pods(uid)
+        specs, trouble = self.reader.specs, self._troubles.of(uid)
+        reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
+        heard = Heard(
+            trouble=trouble.message,
+            blocked=trouble.blocked,
+            refused=trouble.refusal(meta.generation),
             report=self._report(uid),
-            heard=self._heard(uid),
+            answered=self._heard(uid),
             group=self._group(uid),
         )
-        if known is None or not facts.equal(known.facts):
-            known = self._known[uid] = _Known(facts, self.reader.jobs.job(facts))
-        is_plain = facts.pods is own and not trouble and known.job.status.held_until is None
+        pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
+        inputs = self.reader.jobs.inputs(body, pods, heard)
+        if known is None or not inputs.equal(known.inputs):
+            known = self._known[uid] = _Known(inputs, self.reader.jobs.job(inputs))
+        is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
@@ -195,14 +197,10 @@ class StoredWorld:
         """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.pop(uid, None)
-        known = self._bare.get(uid)
-        if known is None or known[0] is not body or known[1] is not fault or known[2] is not pods:
-            job = self.reader.jobs.bare_job(body, pods, fault)
-            known = self._bare[uid] = body, fault, pods, job
-        return known[3]
+        return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
-        """Jobs that were not read as they are now, if they are many. Each is there when it is named."""
+        """Jobs (uids) that are new or changed, if they are more than `FEW_JOBS`. Each exists when it is named."""
         changed = self._changed.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
@@ -212,7 +210,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare and (known is None or known.facts.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.kept and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -234,16 +232,12 @@ class StoredWorld:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def may_take(self, job: Job) -> bool:
-        """By what the API server answered about its pods (139)."""
+        """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
         return self._may_take(job)
 
     def is_trusted(self, job: Job) -> bool:
-        """By what it made the operator raise so far."""
+        """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
         return self._bulkhead.may_take(job.uid, job.generation)
-
-    def answered(self) -> None:
-        """The API server's answer about the pods of some job is another one than before."""
-        self.reader.outside.answered()
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
@@ -276,17 +270,6 @@ class StoredWorld:
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised at a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
-
-
-def _touching(changed: Touched[str]) -> Listener[objects.CustomObject]:
-    """Holds nothing of the world, as the store outlives a leader's term."""
-
-    def touch(old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
-        for body in (old, new):
-            if body is not None:
-                changed.add(body.metadata.uid)
-
-    return touch
 
 
 def _without_contents(settings: Settings) -> Snapshot:

@@ -42,7 +42,7 @@ class _Shown(Collector):
         self._picture = picture
 
     def collect(self) -> Iterable[Metric]:
-        """Its families."""
+        """The families of the picture."""
         return families(self._picture)
 
 

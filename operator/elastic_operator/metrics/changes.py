@@ -51,7 +51,7 @@ def changes(old: JobStatus, new: JobStatus, *, created: float) -> JobChanges:
 
 
 def _added(old: Sequence[Change], new: Sequence[Change]) -> Sequence[Change]:
-    """The entries in front of those that were there before. None if the two histories have nothing in common."""
+    """The entries in front of those that were there before. Empty if the two histories have nothing in common."""
     if not old:
         return new
     for count in range(len(new)):

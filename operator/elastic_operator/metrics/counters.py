@@ -93,7 +93,7 @@ class Counters:
         self.allocate = self._histogram("allocate_seconds", "Time of one allocation over all jobs.", PASS)
         self.not_lasting = self._counter(
             "not_lasting",
-            "Jobs that got nothing in an allocation, since the next one would have taken it away from them, or given"
+            "Jobs that got nothing in an allocation, because the next one would have taken it away from them, or given"
             " back what others were to lose for them.",
         )
         self.reconcile = self._histogram(
@@ -163,19 +163,19 @@ class Counters:
         self.would_evict = self._counter("would_evict", "Pods that would have gone if reclaim were on.")
         self.reclaim = self._histogram(
             "reclaim_seconds",
-            "How long those waited for whom other teams' pods went, since this process first saw that they wanted GPUs:"
-            " a foreign pod until it was bound, a job until it had the pods of its minimum.",
+            "How long jobs and foreign pods waited for whom pods of other teams went, since this process first saw that"
+            " they wanted GPUs: a foreign pod until it was bound, a job until it had the pods of its minimum.",
             RECLAIM,
         )
         self.requested_gpus = self._counter(
-            "reclaim_requested_gpus", "GPUs that those lacked for whom other teams' pods went."
+            "reclaim_requested_gpus", "GPUs that jobs and foreign pods lacked for whom pods of other teams went."
         )
         self.evicted_gpus = self._counter("reclaim_evicted_gpus", "GPUs of the pods that went for other teams.")
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
         self.breaker_open = self._gauge(
-            "reclaim_breaker_open", "Jobs and pods that wait since a limit of reclaim is reached."
+            "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
         )
         text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."
         self.too_large = self._gauge("reclaim_too_large", text)

@@ -13,7 +13,7 @@ from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.metrics.prefix import PREFIX
 from elastic_operator.metrics.times import KINDS
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import is_running
 
 JOB = ("namespace", "job_name")
@@ -43,12 +43,12 @@ def _kept_nodes(jobs: list[JobPicture]) -> Metric:
 
 def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.obs.job.uncounted) for job in jobs)
+    value = sum(bool(job.obs.job.around.uncounted) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
 def _flapping(jobs: list[JobPicture]) -> Metric:
-    about = "Jobs that are held at what they have, since their size was changed too often without a cause."
+    about = "Jobs that are held at what they have, because their size was changed too often without a cause."
     value = sum(job.status.held_until is not None for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}flapping_jobs", about, value=value)
 

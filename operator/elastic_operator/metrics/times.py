@@ -8,11 +8,14 @@ then.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from elastic_api.status import Phase
+from elastic_api.status import ConditionType, Phase
+from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
+from elastic_operator.plan.job.master_report import report_of
+from elastic_operator.plan.job_memory import Planned
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 
@@ -72,6 +75,11 @@ class JobTimes:
         accounted = report is not None and report.goodput is not None
         job.kind = None if accounted and kind != "waiting" else kind
 
+    def see_plan(self, planned: Planned) -> None:
+        """A plan was made for the job."""
+        ready = planned.status.condition(ConditionType.READY)
+        self.see(planned.obs.job.uid, ready.reason if ready else "", report_of(planned.obs))
+
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         for uid in self._jobs.keys() - present:
@@ -92,6 +100,19 @@ class JobTimes:
         """
         job = self._jobs.get(uid)
         return job.moved_at if job and job.step is not None and job.kind != "waiting" else None
+
+    def pictures(self, planned: Iterable[Planned], policy_of: Mapping[str, str]) -> tuple[JobPicture, ...]:
+        """These jobs as they are now; `policy_of` names the quota policy of each namespace that has one."""
+        return tuple(
+            JobPicture(
+                obs=one.obs,
+                status=one.status,
+                policy=policy_of.get(one.obs.job.namespace, ""),
+                seconds=self.seconds(one.obs.job.uid),
+                moved_at=self.moved_at(one.obs.job.uid),
+            )
+            for one in planned
+        )
 
 
 def _spend(job: _Job, now: float) -> None:

@@ -1,24 +1,26 @@
 """Facts in, decisions out. Pure: no clock, no I/O, no randomness; the same input gives the same output.
 
-One pass: `job.observe` says what has happened to each job, `job.demand` what it asks for, `allocation` what each of
+One pass: `job.observe` says what has happened to each job, `job.demand` what it demands, `allocation` what each of
 them gets, `job.reconcile` what is done for it. `policies` makes teams of quota policies. The words, with the field's
 word in brackets where it differs:
 
 Of one job:
-    incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run)
-    member          a live pod of the present incarnation
+    incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run;
+                    JobSet: restart attempt)
+    member          a live pod of the present incarnation (torchelastic: agent)
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
-    demand          what a job asks for: allowed sizes, and the shapes of its pods (kueue: Workload)
-    shape           what kube-scheduler asks of a node for a pod of one template
+    demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
+    shape           what kube-scheduler requires of a node for a pod of one template
     plan            the writes of one pass for one job, in their order
+    membership      who takes part in an Elastic job; its master reads it from its pod's annotation (launcher: wish)
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)
     team            a quota policy, or a namespace without one; teams form a tree (kueue: ClusterQueue, Cohort)
     account         the book of one team for one flavor: what it uses, and what it may use
-    guarantee       the GPUs that a team gets whenever it asks for them (kueue: nominalQuota)
+    guarantee       the GPUs that a team gets whenever it wants them (kueue: nominalQuota)
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
@@ -37,11 +39,13 @@ Of one allocation:
 
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
-    taker           the entry for which pods of others go (kueue: preemptor)
+    preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
+    release         of a job: to give up pods itself, for nobody else
+    taker           the entry for which pods of others are preempted (kueue: preemptor)
     giver           a team, or a job, whose pods may go (kueue: candidate)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
     option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
-    brake           a limit on how many pods go within a minute
+    eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
 """

@@ -12,19 +12,19 @@ from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
 T = TypeVar("T")
 
-MOST_TRIES = 256
+MAX_TRIES = 256
 """Calls of the work in one search: enough for some twenty culprits among a thousand, and a few seconds at worst."""
 
 
 def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[T]:
     """The suspects at which `work` raises, found by halving all groups in turn.
 
-    None if it also raises without any of them, or only for several of them together. If there are too many culprits to
-    find each of them in `MOST_TRIES` calls, a group that raises is blamed as a whole.
+    The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
+    many culprits to find each of them in `MAX_TRIES` calls, a group that raises is blamed as a whole.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
-    groups, found, tries = deque([(0, len(suspects))]), [], MOST_TRIES
+    groups, found, tries = deque([(0, len(suspects))]), [], MAX_TRIES
     while groups and tries > 0:
         start, end = groups.popleft()
         if end - start == 1:
@@ -52,6 +52,6 @@ def culprits_of_allocation(snapshot: Snapshot) -> list[JobDemand | PendingPod]:
 def _raises(work: Callable[[Sequence[T]], object], some: Sequence[T]) -> bool:
     try:
         work(some)
-    except Exception:  # noqa: BLE001 - the question is whether
+    except Exception:  # noqa: BLE001 - the question is whether it raises
         return True
     return False

@@ -8,43 +8,41 @@ from dataclasses import replace
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import as_it_is, demand_of_pods, held, stays
+from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, stays, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.set_aside import demand_aside
-from elastic_operator.plan.record import Demanded, Record
+from elastic_operator.plan.job_memory import Demanded, JobMemory
 from elastic_operator.plan.world import World
 
 
-def renew_demand(world: World, record: Record, obs: Observation) -> None:
+def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
     """Note what the job demands; the same object as before while nothing that it is made from changes."""
-    job, known = obs.job, record.demanded
-    may_take, is_trusted = world.may_take(job), world.is_trusted(job)
-    if known is not None and known.may_take is not may_take:
-        world.answered()
-    if known is not None and (known.may_take, known.is_trusted) != (may_take, is_trusted):
+    job, known = obs.job, memory.demanded
+    may_take = world.may_take(job) and world.is_trusted(job)
+    if known is not None and known.may_take != may_take:
         known = None
     if not obs.wants_pods:
-        demand = _as_before(known, _demand_of_held(world, job, held(obs)))
-        record.good = None
-        record.demanded = Demanded(obs, None, (), demand, may_take, is_trusted)
+        demand = _as_before(known, _demand_of_held(world, job, unwanted_pods(obs)))
+        memory.good = None
+        memory.demanded = Demanded(obs, None, (), demand, may_take)
         return
     shape, assumed = world.shape(job), world.assumed(job.uid)
     if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
         return
     demand = _demand_with(obs, shape, assumed)
-    if not may_take or not is_trusted:
+    if not may_take:
         demand = replace(demand, takes=False)
-    record.good = _as_before(known, demand)
-    record.demanded = Demanded(obs, shape, assumed, record.good, may_take, is_trusted)
+    memory.good = _as_before(known, demand)
+    memory.demanded = Demanded(obs, shape, assumed, memory.good, may_take)
 
 
-def demand_while_aside(world: World, record: Record, job: Job) -> JobDemand | None:
-    """As it was last, or as its pods say where nobody knows; without any its pods count as used."""
+def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
+    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used."""
     try:
-        if record.good is not None:
-            return demand_aside(record.good, job.pods)
+        if memory.good is not None:
+            return demand_aside(memory.good, job.pods)
         return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
-    except Exception:  # noqa: BLE001 - it is told already that the job cannot be observed
+    except Exception:  # noqa: BLE001 - the error at observing it is reported already
         return None
 
 
@@ -59,7 +57,7 @@ def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...])
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
-    return as_it_is(demand) if obs.job.stands or obs.status.held_until else demand
+    return frozen_demand(demand) if obs.job.needs_edit or obs.status.held_until else demand
 
 
 def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one record per job; the world remembers what it read,
-and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same object as
-before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers decides
-what a fresh one does; that is a property test.
+The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
+read, and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same
+object as before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers
+decides what a fresh one does; that is a property test.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
-from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import Brakes, PendingPod, Snapshot, gpus_in
-from elastic_operator.plan.foresight import Foresight
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.job_memory import JobMemory, Planned, same_objects
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.plan.record import Planned, Record
+from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
-MOST_BLAMES = 2
-"""So often in one pass the planner looks for what makes an allocation raise; each time costs several allocations."""
+MAX_BLAMES = 2
+"""The most searches for a culprit in one pass; each costs several allocations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one pass came to. Nobody awaits anything between two passes' decisions, so they are of one moment.
+    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `dry` is
-    what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
+    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
+    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
     which the allocation was made then.
     """
 
@@ -56,7 +56,7 @@ class Decisions:
     is_new: bool
     until: float
     stopped: Stopped | None
-    dry: Allocation | None = None
+    would_be: Allocation | None = None
     error: Exception | None = None
 
 
@@ -65,12 +65,12 @@ class Planner:
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
-        self._jobs: dict[str, Record] = {}
+        self._jobs: dict[str, JobMemory] = {}
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._snapshot: Snapshot | None = None
         self._members: frozenset[str] = frozenset()
-        self._allocator, self._dry_allocator = Foresight(), Allocator()
+        self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -84,45 +84,45 @@ class Planner:
     def forget_some(self, uids: Iterable[str]) -> None:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
-            if record := self._jobs.get(uid):
-                record.obs, record.until, record.demanded = None, -inf, None
-                record.forget_plan()
+            if memory := self._jobs.get(uid):
+                memory.obs, memory.until, memory.demanded = None, -inf, None
+                memory.forget_plan()
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
-        self._allocator, self._dry_allocator, self._decided = Foresight(), Allocator(), None
+        self._allocator, self._would_be_allocator, self._decided = SteadyAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
-        if record := self._jobs.get(uid):
-            record.forget_plan()
+        if memory := self._jobs.get(uid):
+            memory.forget_plan()
 
     def note(self, planned: Planned) -> None:
         """A plan was made, and begun."""
-        if record := self._jobs.get(planned.obs.job.uid):
-            record.planned = planned
+        if memory := self._jobs.get(planned.obs.job.uid):
+            memory.planned = planned
 
     def planned(self, uid: str) -> Planned | None:
         """The job's last plan; None before its first one."""
-        record = self._jobs.get(uid)
-        return record.planned if record else None
+        memory = self._jobs.get(uid)
+        return memory.planned if memory else None
 
     def all_planned(self) -> Iterator[Planned]:
         """The last plans of all jobs that have one."""
-        return (record.planned for record in self._jobs.values() if record.planned is not None)
+        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
 
     def next_due(self) -> float:
         """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
         return min((planned.due for planned in self.all_planned() if planned.due > -inf), default=inf)
 
     @property
-    def unsettled(self) -> frozenset[str]:
-        """The jobs (uids) for which a whole job still goes in vain by the last allocation."""
-        return self._allocator.unsettled
+    def preempted_in_vain(self) -> frozenset[str]:
+        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
+        return self._allocator.preempted_in_vain
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
-    def observe_ahead(self, world: World) -> Iterator[None]:
+    def read_ahead(self, world: World) -> Iterator[None]:
         """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
 
         Whatever changes between two steps is observed again.
@@ -149,7 +149,7 @@ class Planner:
         self._again = set()
         if touched is None or again is None:
             return tuple(uids)
-        due = (uid for uid, record in self._jobs.items() if world.now >= record.until)
+        due = (uid for uid, memory in self._jobs.items() if world.now >= memory.until)
         some = {*touched, *again, *due}
         return [uid for uid in uids if uid in some or uid not in self._jobs]
 
@@ -158,25 +158,25 @@ class Planner:
             del self._jobs[uid]
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or as little as can be said of it while it is set aside."""
-        record = self._jobs.setdefault(uid, Record())
+        """Observe the job as it is now, or the little that is known of it while it is set aside."""
+        memory = self._jobs.setdefault(uid, JobMemory())
         try:
-            self._observe_as(world, record, world.job(uid))
+            self._observe_as(world, memory, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
             self.set_aside(world, uid, error)
 
-    def _observe_as(self, world: World, record: Record, job: Job) -> Observation:
-        known = record.obs
-        if known is not None and known.job is job and world.now < record.until:
+    def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
+        known = memory.obs
+        if known is not None and known.job is job and world.now < memory.until:
             return known
         if job.fault or job.deleted:
-            obs, record.until = Observation(job, job.status), inf
+            obs, memory.until = Observation(job, job.status), inf
             if job.fault:
-                record.aside = None if job.unallocated else demand_while_aside(world, record, job)
+                memory.aside = None if job.unallocated else demand_while_aside(world, memory, job)
         else:
-            obs = observe(job, world.unready, world.now)
-            record.until = _valid_until(obs, world.now)
-        record.obs = obs
+            obs = observe(job, world.now)
+            memory.until = _valid_until(obs, world.now)
+        memory.obs = obs
         return obs
 
     def set_aside(
@@ -185,20 +185,20 @@ class Planner:
         """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
         if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
             return None
-        record = self._jobs.setdefault(uid, Record())
+        memory = self._jobs.setdefault(uid, JobMemory())
         if self._again is not None:
             self._again.add(uid)
-        return self._observe_as(world, record, world.job(uid))
+        return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
         demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
         last, policies = self._snapshot, world.policies
-        same_jobs = last is not None and _same(last.jobs, demands)
+        same_jobs = last is not None and same_objects(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.gone]
+        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.to_delete]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and _same(last.nodes, nodes) and last.pending_pods is pending
+        same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
             last = self._snapshot = replace(
                 world.empty,
@@ -215,10 +215,10 @@ class Planner:
 
     def _demand(self, world: World, uid: str) -> None:
         """Say what the job demands, unless it is set aside."""
-        record = self._jobs[uid]
-        if record.obs is not None and not record.obs.job.fault:
+        memory = self._jobs[uid]
+        if memory.obs is not None and not memory.obs.job.fault:
             try:
-                renew_demand(world, record, record.obs)
+                renew_demand(world, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
                 self.set_aside(world, uid, error)
 
@@ -226,14 +226,13 @@ class Planner:
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
         """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
-        for _ in range(MOST_BLAMES):
+        for _ in range(MAX_BLAMES):
             observed = self.observe(world)
             try:
                 return self._allocate(world, observed, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                snapshot = replace(observed.snapshot, now=world.now, reclaiming=reclaim.stopped is None)
-                if not self._blame(world, snapshot, error):
+                if not self._blame(world, _to_allocate(observed.snapshot, world.now, reclaim), error):
                     raise
         return self._allocate(world, self.observe(world), reclaim)
 
@@ -252,20 +251,18 @@ class Planner:
         last, stopped, now = self._decided, reclaim.stopped, world.now
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, dry=None, error=None)
+            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
             self._decided = old
             return self._decided
-        snapshot = replace(observed.snapshot, now=now, brakes=reclaim.brakes(gpus_in(observed.snapshot)))
+        snapshot = _to_allocate(observed.snapshot, now, reclaim)
         with self._timed():
-            dry = None
-            if stopped is not None:
-                if reclaim.only_told:
-                    dry = self._dry_allocator.allocate(replace(snapshot, brakes=Brakes()))
-                snapshot = replace(snapshot, reclaiming=False)
             allocation, error = self._look_ahead(snapshot)
+            would_be = None
+            if stopped is not None and reclaim.only_told:
+                would_be, error = self._would_be(snapshot, error)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.relief(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, dry, error)
+        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
+        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
@@ -273,8 +270,18 @@ class Planner:
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
-            self._allocator = Foresight()
-            return self._allocator.as_it_comes(snapshot), error  # raises again where that is no matter of looking ahead
+            self._allocator = SteadyAllocator()
+            # This raises again if the look ahead is not the cause.
+            return self._allocator.allocate_unchecked(snapshot), error
+
+    def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
+        """What the mode DryRun reports and does not do; None where that raises."""
+        try:
+            asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
+            return self._would_be_allocator.allocate(asked), error
+        except Exception as raised:  # noqa: BLE001 - it is returned
+            self._would_be_allocator = Allocator()
+            return None, raised
 
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
@@ -290,15 +297,21 @@ class Planner:
         known = self.planned(obs.job.uid)
         if known is None or not known.is_current(obs, at):
             return False
-        return known.share == (allocation.share(obs.job.uid) if obs.job.uid in allocation else None)
+        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""
         return reconcile(obs, grant, now=now)
 
-    def plan_aside(self, job: Job, share: Assignment | None, now: float) -> Plan:
-        """What is done for a job that is set aside."""
-        return plan_aside(job, share, now)
+    def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
+        """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
+        return plan_aside(job, release, now)
+
+
+def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
+    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    limits = reclaim.eviction_limits(gpus_in(snapshot))
+    return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
@@ -306,7 +319,3 @@ def _valid_until(obs: Observation, now: float) -> float:
     if obs.commit or obs.status is not obs.job.status:
         return -inf
     return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
-
-
-def _same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

@@ -10,7 +10,7 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.group import is_to_be_heard
+from elastic_operator.plan.job.master_report import is_to_be_heard
 from elastic_operator.plan.job.observation import Observation, is_running, master_of
 from elastic_worker.contract import ROLE_MASTER, STATUS_PORT
 
@@ -26,7 +26,7 @@ class Target:
     job_name: str
     master_uid: str
     address: str
-    epoch: int
+    master_epoch: int
     eager: bool = False
     port: int = STATUS_PORT
 
@@ -43,7 +43,7 @@ def target_of(obs: Observation, plan: Plan, now: float) -> Target | None:
         job_name=obs.job.name,
         master_uid=master.uid,
         address=master.pod_ip,
-        epoch=master.master_epoch or 0,
+        master_epoch=master.master_epoch or 0,
         port=_status_port(obs.job.uid, spec, master),
         eager=is_to_be_heard(obs, now) or bool(obs.unready_nodes) or _is_changing(plan.status, now),
     )

@@ -81,7 +81,7 @@ class _GivenUp(_Struct, frozen=True):
 
 class _Status(_Struct, frozen=True):
     contract: str
-    epoch: Count
+    master_epoch: Count = msgspec.field(name="epoch")
     generation: Count
     state: Word
     reason: str = ""
@@ -96,59 +96,63 @@ class _Status(_Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Status).decode
 
 
-def read(
-    body: bytes, *, master_uid: str, epoch: int, is_member_name: Callable[[str], bool], now: float
+def read_report(
+    body: bytes, *, master_uid: str, master_epoch: int, is_member_name: Callable[[str], bool], now: float
 ) -> Report | None:
     """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
     try:
-        said = _decode(body)
+        status = _decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if said.contract not in contract.UNDERSTOOD or said.epoch != epoch or not all(map(is_member_name, said.members)):
+    if (
+        status.contract not in contract.UNDERSTOOD
+        or status.master_epoch != master_epoch
+        or not all(map(is_member_name, status.members))
+    ):
         return None
-    given_up = [(one.pod, _plain(one.why)) for one in said.given_up if is_member_name(one.pod)]
+    given_up = [(one.pod, _plain(one.why)) for one in status.given_up if is_member_name(one.pod)]
     return Report(
         master_uid=master_uid,
         read_at=now,
-        generation=said.generation,
-        state=said.state,
-        reason=_plain(said.reason),
-        members=said.members if len(set(said.members)) == len(said.members) else (),
-        world_size=said.world_size,
+        generation=status.generation,
+        state=status.state,
+        reason=_plain(status.reason),
+        members=status.members if len(set(status.members)) == len(status.members) else (),
+        world_size=status.world_size,
         given_up=tuple(given_up[:MAX_GIVEN_UP]),
-        unused_flags=tuple(map(_plain, said.unused_flags[:MAX_FLAGS])),
-        step=said.training.step,
-        last_checkpoint_step=said.training.last_checkpoint_step,
-        checkpoint_error=_plain(said.training.checkpoint_error) or None,
-        epoch=said.training.epoch,
-        samples_seen=said.training.samples_seen,
-        loss=said.training.loss,
-        goodput=_goodput(said.training.goodput),
-        progress_percentage=said.training.progress_percentage,
-        estimated_remaining_seconds=said.training.estimated_remaining_seconds,
-        metrics=_metrics(said.training.metrics),
-        changes=tuple(_change(change) for change in said.changes),
+        unused_flags=tuple(map(_plain, status.unused_flags[:MAX_FLAGS])),
+        step=status.training.step,
+        last_checkpoint_step=status.training.last_checkpoint_step,
+        checkpoint_error=_plain(status.training.checkpoint_error) or None,
+        epoch=status.training.epoch,
+        samples_seen=status.training.samples_seen,
+        loss=status.training.loss,
+        goodput=_goodput(status.training.goodput),
+        progress_percentage=status.training.progress_percentage,
+        estimated_remaining_seconds=status.training.estimated_remaining_seconds,
+        metrics=_metrics(status.training.metrics),
+        changes=tuple(_change(change) for change in status.changes),
     )
 
 
-def _goodput(said: _Goodput | None) -> Goodput | None:
-    return Goodput(said.share, msgspec.structs.asdict(said.seconds)) if said is not None else None
+def _goodput(goodput: _Goodput | None) -> Goodput | None:
+    return Goodput(goodput.share, msgspec.structs.asdict(goodput.seconds)) if goodput is not None else None
 
 
-def _metrics(said: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
-    plain = {_plain(one.name)[:MAX_METRIC]: _plain(one.value)[:MAX_METRIC] for one in said}
+def _metrics(metrics: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
+    plain = {_plain(one.name)[:MAX_METRIC]: _plain(one.value)[:MAX_METRIC] for one in metrics}
     return tuple((name, value) for name, value in plain.items() if name)[:MAX_METRICS]
 
 
-def _change(said: _Change) -> GroupChange:
+def _change(change: _Change) -> GroupChange:
     return GroupChange(
-        generation=said.generation,
-        at=said.time,
-        reason=said.reason,
-        before=said.from_,
-        after=said.to,
-        pause_seconds=said.pause_seconds,
-        lost_steps=said.lost_steps,
+        generation=change.generation,
+        at=change.time,
+        reason=change.reason,
+        before=change.from_,
+        after=change.to,
+        pause_seconds=change.pause_seconds,
+        lost_steps=change.lost_steps,
     )
 
 

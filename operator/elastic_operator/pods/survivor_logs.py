@@ -12,12 +12,12 @@ import logging
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from elastic_operator.build.group import Place, last_place
+from elastic_operator.build.torchrun_group import GroupRank, last_rank
 from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.logs import MOST_OF_A_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
-from elastic_operator.read.touched import Touched
+from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ class _Asked:
     left: Survivors
     group: Group
     stepped: float
-    known: Place | None = None
+    known: GroupRank | None = None
     task: asyncio.Task[None] | None = None
 
 
 class SurvivorLogs:
-    """What the logs show, by the job's uid. They are read like `logs`, in turn with these.
+    """What the logs show, by the job's uid. `logs` lends its session and its turns.
 
     Args:
         now: Epoch seconds on the API server's clock.
@@ -104,7 +104,7 @@ class SurvivorLogs:
             try:
                 shown = left.uids if await self._are_a_group(asked, left) else frozenset()
             except Exception:
-                log.exception("job=%s its pods' logs are beyond understanding", asked.job_uid)
+                log.exception("job=%s its pods count as not training on: reading their logs raised", asked.job_uid)
                 shown = frozenset()
             if shown != asked.group.pods:
                 asked.group = Group(asked.group.asked_since, shown)
@@ -116,36 +116,36 @@ class SurvivorLogs:
         """Whether the pods are one group, and all of it."""
         seconds = BEFORE_SECONDS + int(max(0.0, self._now() - left.since))
         master, *others = left.pods
-        said = await self._place_of(asked.namespace, master, seconds)
-        if said is not None and said == asked.known and asked.group.pods == left.uids:
+        first = await self._rank_of(asked.namespace, master, seconds)
+        if first is not None and first == asked.known and asked.group.pods == left.uids:
             return True
         asked.known = None
-        if said is None or said.size != len(left.pods):
+        if first is None or first.size != len(left.pods):
             return False
-        ranks = {said.rank}
-        for start in range(0, len(others), MOST_OF_A_JOB):
-            for place in await self._places_of(asked.namespace, others[start : start + MOST_OF_A_JOB], seconds):
-                if place is None or (place.size, place.group) != (said.size, said.group):
+        ranks = {first.rank}
+        for start in range(0, len(others), MAX_OF_JOB):
+            for theirs in await self._ranks_of(asked.namespace, others[start : start + MAX_OF_JOB], seconds):
+                if theirs is None or (theirs.size, theirs.group) != (first.size, first.group):
                     return False
-                ranks.add(place.rank)
-        asked.known = said
-        return ranks == set(range(said.size))
+                ranks.add(theirs.rank)
+        asked.known = first
+        return ranks == set(range(first.size))
 
-    async def _places_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[Place | None]:
-        return await asyncio.gather(*(self._place_of(namespace, pod, seconds) for pod in pods))
+    async def _ranks_of(self, namespace: str, pods: Sequence[OwnPod], seconds: int) -> list[GroupRank | None]:
+        return await asyncio.gather(*(self._rank_of(namespace, pod, seconds) for pod in pods))
 
-    async def _place_of(self, namespace: str, pod: OwnPod, seconds: int) -> Place | None:
+    async def _rank_of(self, namespace: str, pod: OwnPod, seconds: int) -> GroupRank | None:
         """The pod's last group and rank by its log; None if the log does not show it."""
         container = self._container_of(pod.uid) or MAIN_CONTAINER
         try:
             async with asyncio.timeout(WAIT_SECONDS):
-                await self._turns.begin(namespace)
+                await self._turns.acquire(namespace)
             try:
                 async with asyncio.timeout(READ_SECONDS):
-                    said = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
+                    text = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
             finally:
-                self._turns.end(namespace)
+                self._turns.release(namespace)
         except (ClusterError, TimeoutError, ValueError) as error:
             log.info("pod=%s/%s its log does not show its group: %r", namespace, pod.name, error)
             return None
-        return last_place(said)
+        return last_rank(text)

@@ -22,16 +22,16 @@ T = TypeVar("T")
 FIRST_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
 """The first wait if the allocation raised: to find the culprit costs several allocations."""
-LONGEST_SECONDS = 1800.0
-MOST_CHARACTERS = 300
+MAX_ASIDE_SECONDS = 1800.0
+MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""A job that raised at what it was given takes nothing from others until this long after its next try, as they would
-lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+"""A job that raised at what it was given takes nothing from others until this long after its next try, because
+others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """An object that has not raised for this long begins again with the shortest wait."""
-MOST_VERSIONS = 3
+MAX_VERSIONS = 3
 """After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
 
 
@@ -43,7 +43,8 @@ class Fault:
     `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
-    (monotonic) it takes nothing from others. `silent`: even writing that it is set aside raises.
+    (monotonic) it takes nothing from others. `is_reported`: a status that says so was begun. `silent`: that raised,
+    too.
     """
 
     version: object
@@ -53,6 +54,7 @@ class Fault:
     in_allocation: bool
     takes_at: float
     versions: int = 1
+    is_reported: bool = False
     silent: bool = False
 
 
@@ -60,13 +62,13 @@ class Bulkhead:
     """The objects that are set aside, by uid. `count` is called with the kind of each object that raises."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
-        self._count = count
+        self.count = count
         self._faults: dict[str, Fault] = {}
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is set aside, or if it is set aside now since this
-        raises.
+        """The result of `work` for that object; None if the object is set aside, or is set aside now because `work`
+        raised.
         """
         if self.fault(uid) is not None:
             return None
@@ -95,19 +97,21 @@ class Bulkhead:
         self._forget_old(now)
         known = self._faults.get(uid)
         edited = known is not None and known.version != version
-        self._count(kind)
-        if given and known is not None and not edited and now < known.again_at:
-            log.error("%s=%s raises even at what tells that it is set aside: %r", kind, name, error, exc_info=error)
+        self.count(kind)
+        if given and known is not None and known.is_reported and not edited and now < known.again_at:
+            log.error(
+                "%s=%s raises even at the status that says that it is set aside: %r", kind, name, error, exc_info=error
+            )
             known.silent = True
             return known
         attempts = known.attempts + 1 if known is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
-        wait = doubled(first, LONGEST_SECONDS, attempts)
+        wait = doubled(first, MAX_ASIDE_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
-        told = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
-        told = told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}..."
+        text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
+        text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
         message = (
-            f"The operator met an error of its own at this {kind} and leaves it as it is: {told}. It tries again by"
+            f"The operator met an error of its own at this {kind} and leaves it as it is: {text}. It tries again by"
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
         self._raised += 1
@@ -125,7 +129,7 @@ class Bulkhead:
         known = self._faults.get(uid)
         return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
 
-    def barred(self) -> frozenset[tuple[str, bool]]:
+    def distrusted(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
         version.
         """
@@ -141,7 +145,7 @@ class Bulkhead:
         known = self._faults.get(uid)
         if known is None or time.monotonic() >= known.takes_at:
             return True
-        return known.version != version and known.versions < MOST_VERSIONS
+        return known.version != version and known.versions < MAX_VERSIONS
 
     def worked(self, uid: str) -> None:
         """The object could use what it was given, so its next error counts as the first."""

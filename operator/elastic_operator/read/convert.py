@@ -70,6 +70,7 @@ class Usage:
     used: model.Resources = field(default_factory=dict)
     used_ports: frozenset[model.HostPort] = frozenset()
     leaving: model.Resources = field(default_factory=dict)
+    leaving_ports: frozenset[model.HostPort] = frozenset()
     used_by: Mapping[str, model.Resources] = field(default_factory=dict)
     leaving_by: Mapping[str, model.Resources] = field(default_factory=dict)
 
@@ -100,6 +101,7 @@ def closed_node(node: Node, usage: Usage) -> model.Node:
         used=usage.used,
         used_ports=usage.used_ports,
         leaving=usage.leaving,
+        leaving_ports=usage.leaving_ports,
         used_by=usage.used_by,
         leaving_by=usage.leaving_by,
     )

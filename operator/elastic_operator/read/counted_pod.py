@@ -38,7 +38,7 @@ class CountedPod:
 
     @property
     def holds(self) -> bool:
-        """Whether it is a pod of others that uses a node.
+        """Whether this is a pod of others that uses a node.
 
         An orphan without a node counts where it is pinned until its deletion is asked for: the garbage collector asks
         some time after the job is gone, and kube-scheduler may bind the pod before that. A pod that kube-scheduler has
@@ -51,7 +51,7 @@ class CountedPod:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a pod of no job that uses a node, or may come to use one."""
+        """Whether this is a pod of no job that uses a node, or may use one later."""
         may_run = bool(self.pod.spec.node_name) or self.pod.metadata.deletion_timestamp is None
         return self.claims is None and may_run and not convert.ended(self.pod)
 

@@ -1,4 +1,4 @@
-"""Whether so many nodes are away at once that none is given up, by what nodes report at each look (86).
+"""Finds at each look whether many nodes are away at once: then none of them is given up (86).
 
 `plan/facts/disruption.py` decides; this module remembers what it must know of the time before.
 """

@@ -1,5 +1,5 @@
-"""Fields of statuses that the API server drops, since the custom resource definition is of an older release (135 to
-137).
+"""Fields of statuses that the API server drops, because the custom resource definition is of an older release
+(135 to 137).
 
 A dropped field would look unwritten after each write, and be written again for ever. So the answer to each write is
 compared with what was sent, and missing fields are left out when a status is compared with the wanted one. They are
@@ -15,7 +15,7 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class Unkept:
+class DroppedFields:
     """Dropped fields of one kind; `fields` are paths in the status, such as `history[].excused`."""
 
     def __init__(self, plural: str) -> None:
@@ -53,7 +53,7 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 
 def _outermost(paths: frozenset[str]) -> list[str]:
-    """Those that are not inside another one of them."""
+    """The paths that are not inside another one of them."""
     return sorted(path for path in paths if not any(path.startswith((f"{one}.", f"{one}[]")) for one in paths))
 
 

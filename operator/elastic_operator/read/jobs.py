@@ -1,49 +1,43 @@
-"""Makes the planner's jobs: of their objects, their pods, what is heard of them and what surrounds them."""
+"""Makes the planner's jobs from their objects, their pods, what is heard of them and what surrounds them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, OwnPod
-from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Heard, Job, JobSurroundings, OwnPod
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.sightings import Sightings
-from elastic_operator.read.specs import Specs, class_named_by
-from elastic_operator.read.surroundings import JobSurroundings, Surroundings
+from elastic_operator.read.specs import Specs
+from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
 
 
-class Facts(NamedTuple):
-    """The input of a look at one job: two looks at equal facts give the same result until a time in it comes.
+class JobInputs(NamedTuple):
+    """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
 
-    `pods` are its own. `report` is its master's last one. `heard` and `group` are as in `Job`, but while all of its
-    nodes are Ready they are as if no master and no log were asked.
+    `pods` are its own. While all of its nodes are Ready, what is `heard` is as if no master and no log were asked.
     """
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
     around: JobSurroundings
-    trouble: str
-    blocked: str
-    refused: str
-    report: Report | None
-    heard: float | None
-    group: Group | None
+    heard: Heard
 
-    def equal(self, other: Facts) -> bool:
-        """Whether nothing differs. Objects are compared by identity, since the stores never change one."""
+    def equal(self, other: JobInputs) -> bool:
+        """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
         return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
 
 
 class Jobs:
-    """The jobs of the stores. `unkept` are the fields of their statuses that the API server drops."""
+    """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""
 
     def __init__(
         self,
@@ -52,76 +46,44 @@ class Jobs:
         *,
         specs: Specs,
         surroundings: Surroundings,
-        sightings: Sightings,
-        unkept: Unkept,
+        first_seen: FirstSeen,
+        dropped_fields: DroppedFields,
     ) -> None:
-        self._ledger, self._settings, self._sightings, self._unkept = ledger, settings, sightings, unkept
+        self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
+        self._dropped_fields = dropped_fields
         self._specs, self._surroundings = specs, surroundings
 
-    def facts(
-        self,
-        body: objects.CustomObject,
-        *,
-        pods: tuple[OwnPod, ...],
-        trouble: str,
-        blocked: str,
-        refused: str,
-        report: Report | None = None,
-        heard: float | None = -inf,
-        group: Group | None = NOBODY_ASKS,
-    ) -> Facts:
-        """The facts of one job now."""
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> JobInputs:
+        """The inputs of one job now."""
         around = self._surroundings.of(body, pods)
-        is_away = bool(around.nodes.unready)
-        return Facts(
-            body=body,
-            pods=pods,
-            foreign_names=self._ledger.foreign_names(body.metadata.uid),
-            around=around,
-            trouble=trouble,
-            blocked=blocked,
-            refused=refused,
-            report=report,
-            heard=heard if is_away else -inf,
-            group=group if is_away else NOBODY_ASKS,
-        )
+        if not around.unready:
+            heard = replace(heard, answered=-inf, group=NOBODY_ASKS)
+        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
 
-    def job(self, facts: Facts) -> Job:
-        """One job, from its facts."""
-        meta, around = facts.body.metadata, facts.around
-        parsed = self._specs.of(facts.body)
+    def job(self, inputs: JobInputs) -> Job:
+        """One job, from its inputs."""
+        meta, around = inputs.body.metadata, inputs.around
+        parsed = self._specs.of(inputs.body)
         return Job(
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
-            status=self._specs.status(facts.body),
+            status=self._specs.status(inputs.body),
             spec=parsed.with_grace_up_to(around.grace_ceiling),
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             unused_flags=parsed.unused,
-            priority=around.priority.value,
-            ignored_priority=around.priority.ignored,
-            pods=tuple(map(self._sightings.of_pod, facts.pods)),
-            foreign_names=facts.foreign_names,
+            pods=tuple(map(self._first_seen.of_pod, inputs.pods)),
+            foreign_names=inputs.foreign_names,
             fingerprints=parsed.fingerprints,
-            trouble=facts.trouble,
-            blocked=facts.blocked,
-            refused=facts.refused,
-            provisioning=self._settings.pending_pods,
-            report=facts.report,
-            heard=facts.heard,
-            group=facts.group,
-            disruption=around.nodes.disruption,
-            shut_out=dict(around.nodes.shut_out),
-            uncounted=around.uncounted,
-            left_out=around.left_out,
-            grace_ceiling=around.grace_ceiling,
+            provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            unkept=self._unkept.fields,
-            quiet=around.quiet,
+            unkept=self._dropped_fields.fields,
             what_if=meta.annotations.what_if,
+            heard=inputs.heard,
+            around=around,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
@@ -129,7 +91,7 @@ class Jobs:
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
-        except Exception:  # noqa: BLE001 - it is told already that the job cannot be read
+        except Exception:  # noqa: BLE001 - its status says already that it cannot be read
             created, status = 0.0, JobStatus()
         return Job(
             namespace=meta.namespace,
@@ -142,7 +104,6 @@ class Jobs:
             pods=pods,
             fault=fault.message if fault else "",
             unallocated=fault is not None and fault.in_allocation,
-            priority=self._surroundings.priority(class_named_by(body)).value,
+            around=self._surroundings.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
-            grace_ceiling=self._surroundings.grace_ceiling(meta.namespace),
         )

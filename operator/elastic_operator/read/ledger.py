@@ -17,17 +17,17 @@ from math import inf
 
 from elastic_api.template import GPU_RESOURCES
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Member, PodShape, Resources
 from elastic_operator.read import convert
 from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
-from elastic_operator.read.groups import Groups, one_of_its_kind
-from elastic_operator.read.overdue import Leaving
-from elastic_operator.read.sums import PodSum
-from elastic_operator.read.touched import Touched
+from elastic_operator.read.leaving import Leaving
+from elastic_operator.read.sums import PodIndex, PodSum
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ ASSUMED_SECONDS = 15.0
 
 
 class Ledger:
-    """Use per node, and pods per job.
+    """What pods use of each node, and the pods of each job.
 
     Args:
         job_of: The job with a uid, None if there is none (any more).
@@ -64,21 +64,21 @@ class Ledger:
         self._on_error = on_error
         self._now = now
         self._entries: dict[str, CountedPod] = {}
-        self._claims = Groups()
-        self._own_by_job = Groups()
-        self._own_by_node = Groups()
-        self._names = Groups()
+        self._claims = PodIndex()
+        self._own_by_job = PodIndex()
+        self._own_by_node = PodIndex()
+        self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
         """Pods of no job that ask for GPUs, by namespace."""
         self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
-        self._waiting_now: tuple[Pod, ...] | None = None
+        self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self._assumed: dict[str, Assumed] = {}
-        self._assumed_by_job = Groups()
-        self._assumed_by_node = Groups()
-        self.changes = 0
+        self._assumed_by_job = PodIndex()
+        self._assumed_by_node = PodIndex()
+        self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
         self._revisions: Counter[str | None] = Counter()
         self.touched: Touched[str | tuple[str, str]] = Touched()
@@ -121,11 +121,11 @@ class Ledger:
             self._own_pods[job_uid] = tuple(sorted((pod for pod in own if pod is not None), key=lambda pod: pod.name))
         return self._own_pods[job_uid]
 
-    def waiting(self) -> tuple[Pod, ...]:
+    def pending(self) -> tuple[Pod, ...]:
         """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
-        if self._waiting_now is None:
-            self._waiting_now = tuple(self._waiting.values())
-        return self._waiting_now
+        if self._pending_now is None:
+            self._pending_now = tuple(self._waiting.values())
+        return self._pending_now
 
     def bound_to(self, uid: str) -> str:
         """The node of that pod; "" if it has none, or is gone."""
@@ -141,7 +141,7 @@ class Ledger:
             self._plain_now = {name: held.by_namespace()[name] for name, held in self._plain.items()}
         return self._plain_now
 
-    def revision(self, node: str) -> int:
+    def node_revision(self, node: str) -> int:
         """A number that changes whenever `node_usage` of the node may change."""
         return self._revisions[node]
 
@@ -157,7 +157,7 @@ class Ledger:
         entries = (self._entries[uid] for uid in self._own_by_node.get(node))
         return (entry.own.uid for entry in entries if entry.own and entry.own.deleting_since is not None)
 
-    def outsiders(self, node: str, members: Set[str]) -> frozenset[str]:
+    def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
         own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
         if own <= members and assumed <= members:
@@ -173,24 +173,24 @@ class Ledger:
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
     def node_usage(
-        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, Resources]] = ()
+        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
     ) -> Usage:
         """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
-        `leaving` are namespace and requests of those among them that are about to be deleted, and so leave as well.
+        `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
         foreign = self._foreign.get(node)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         going = PodSum(self._gpu_resources)
-        for namespace, requests in leaving:
-            going.add(namespace, requests, ())
+        for namespace, pod in leaving:
+            going.add(namespace, pod.requests, pod.host_ports)
         for uid in self._own_by_node.get(node):
             entry = self._entries[uid]
-            pod = entry.own
-            if pod is None or pod.ended or uid in members or _will_never_run(pod):
+            own = entry.own
+            if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
-            goes_soon = pod.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, pod.requests, pod.host_ports)
+            goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, own.requests, own.host_ports)
         for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
@@ -198,6 +198,7 @@ class Ledger:
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
             leaving=dict(going.requests),
+            leaving_ports=frozenset(going.ports),
             used_by=used.by_namespace(),
             leaving_by=going.by_namespace(),
         )
@@ -217,8 +218,7 @@ class Ledger:
         role: str,
         index: int,
         node: str | None,
-        requests: Resources,
-        host_ports: frozenset[HostPort] = frozenset(),
+        shape: PodShape,
     ) -> str:
         """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
         meanwhile (48).
@@ -227,7 +227,7 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member(uid, role, index, node, requests, host_ports)
+        member = Member(uid, role, index, node, shape.requests, shape.gpus, shape.host_ports)
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
@@ -236,7 +236,7 @@ class Ledger:
         return uid
 
     def forget(self, namespace: str, name: str) -> None:
-        """The pod was certainly not created, or it is seen."""
+        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
         uid = assumed_uid(namespace, name)
         assumed = self._assumed.pop(uid, None)
         if assumed is not None:
@@ -272,48 +272,45 @@ class Ledger:
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
         self._void(entry)
-        self._group(entry, Groups.add)
+        self._index(entry, PodIndex.add)
         if entry.waits:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
-        if entry.holds and entry.node:
-            foreign = self._foreign.setdefault(entry.node, PodSum(self._gpu_resources))
-            foreign.add(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
-        if self._is_plain(entry):
-            plain = self._plain.setdefault(entry.pod.metadata.namespace, PodSum(self._gpu_resources))
-            plain.add(entry.pod.metadata.namespace, entry.requests, ())
+        for sums, key, ports in self._sums_with(entry):
+            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.requests, ports)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
         self._void(entry)
-        self._group(entry, Groups.remove)
+        self._index(entry, PodIndex.remove)
         if entry.waits:
             del self._waiting[uid]
+        for sums, key, ports in self._sums_with(entry):
+            sums[key].remove(entry.pod.metadata.namespace, entry.requests, ports)
+            if not sums[key].pods:
+                del sums[key]
+
+    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str, frozenset[HostPort]]]:
+        """The sums that the pod is part of: in what, under which key, and with which ports."""
         if entry.holds and entry.node:
-            foreign = self._foreign[entry.node]
-            foreign.remove(entry.pod.metadata.namespace, entry.requests, entry.host_ports)
-            if not foreign.pods:
-                del self._foreign[entry.node]
+            yield self._foreign, entry.node, entry.host_ports
         if self._is_plain(entry):
-            plain = self._plain[entry.pod.metadata.namespace]
-            plain.remove(entry.pod.metadata.namespace, entry.requests, ())
-            if not plain.pods:
-                del self._plain[entry.pod.metadata.namespace]
+            yield self._plain, entry.pod.metadata.namespace, frozenset()
 
     def _void(self, entry: CountedPod) -> None:
-        """The answers that the pod is part of are made anew when they are next asked for."""
+        """Drop the answers that the pod is part of: they are made again when they are next asked for."""
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
-            self._waiting_now = None
+            self._pending_now = None
         if self._is_plain(entry):
             self._plain_now = None
 
     def _is_plain(self, entry: CountedPod) -> bool:
         return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
-    def _group(self, entry: CountedPod, change: Callable[[Groups, Hashable, str], None]) -> None:
+    def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
         self._touch_node(entry.node)
         if entry.claims is not None:
@@ -328,7 +325,7 @@ class Ledger:
             self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
-        self.changes += 1
+        self.revision += 1
         self._revisions[node] += 1
 
     def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
@@ -341,7 +338,9 @@ class Ledger:
         try:
             return self._read(pod, known)
         except Exception:
-            log.exception("pod=%s/%s cannot be read: it only uses", pod.metadata.namespace, pod.metadata.name)
+            log.exception(
+                "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
+            )
             self._on_error()
             is_own = known is not None and known.own is not None and not convert.ended(pod)
             if known is not None and is_own and pod.spec.node_name in ("", known.node):
@@ -353,7 +352,7 @@ class Ledger:
         requests, alone.
         """
         same = known is not None and not known.unread and known.pod.spec == pod.spec
-        requests = known.requests if known and same else self._one_of_its_kind(convert.requests_of(pod))
+        requests = known.requests if known and same else self._interned(convert.requests_of(pod))
         host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
         owner = controlling_job(pod)
         own = self._own(pod, owner, requests)
@@ -374,9 +373,9 @@ class Ledger:
         role, index = place
         return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
 
-    def _one_of_its_kind(self, requests: Resources) -> Resources:
+    def _interned(self, requests: Resources) -> Resources:
         """One object for equal requests: the allocator adds up thousands of them in each pass."""
-        return one_of_its_kind(self._alike, tuple(sorted(requests.items())), requests)
+        return interned(self._alike, tuple(sorted(requests.items())), requests)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""
@@ -387,7 +386,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether it is deleted without a node: the API server binds no such pod, whatever finalizer keeps its
+    """Whether the pod is being deleted and has no node: the API server binds no such pod, whatever finalizer keeps its
     object (95).
     """
     return pod.deleting_since is not None and not pod.bound

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.allocation.fit import why_closed
-from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.plan.job.holding import stays
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.sightings import Sightings
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Unready = Mapping[str, float]
 """Nodes that are not Ready, with the time since when; -inf if out of service."""
 
@@ -38,18 +39,6 @@ class Openness(NamedTuple):
         return self.closed.get(name, "") if name in self.names else "gone"
 
 
-class JobNodes(NamedTuple):
-    """What has happened to the nodes of a job's pods.
-
-    `unready` are those of them that are not Ready, with the time since when. `disruption` is set if there are some, and
-    too many nodes are away for its own to be given up. `shut_out` is as in `Job`.
-    """
-
-    unready: tuple[tuple[str, float], ...]
-    disruption: Disruption | None
-    shut_out: tuple[tuple[str, str], ...]
-
-
 class Nodes:
     """The nodes at the last look. Each is made again only when something of it changes.
 
@@ -61,47 +50,46 @@ class Nodes:
         self,
         stored: Store[objects.Node],
         ledger: Ledger,
-        sightings: Sightings,
+        first_seen: FirstSeen,
         bulkhead: Bulkhead,
         gpu_resources: Sequence[str],
     ) -> None:
-        self._stored, self._ledger, self._sightings, self._bulkhead = stored, ledger, sightings, bulkhead
+        self._stored, self._ledger, self._first_seen, self._bulkhead = stored, ledger, first_seen, bulkhead
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
         look.
         """
         self._read: object = None
         """The stamp of the nodes at that look."""
-        self.disruptions = Disruptions(stored, sightings.clock, gpu_resources)
-        self._known: dict[str, tuple[objects.Node | None, object, Node]] = {}
-        self._all: tuple[object, tuple[Node, ...]] = (None, ())
-        self._openness: tuple[object, Openness] = (None, Openness())
-        self._why_closed: dict[str, tuple[objects.Node, str]] = {}
+        self.disruptions = Disruptions(stored, first_seen.clock, gpu_resources)
+        self._known: Remembered[object, Node] = Remembered()
+        self._all: Remembered[object, tuple[Node, ...]] = Remembered()
+        self._openness: Remembered[object, Openness] = Remembered()
+        self._why_closed: Remembered[objects.Node, str | None] = Remembered()
 
     def openness(self) -> Openness:
         """Which nodes there are, and which take no new pods.
 
         A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        stamp = self._stamp()
-        if stamp != self._openness[0]:
-            before = self._openness[1]
-            known = {node.metadata.name: self._judge(node) for node in self._stored.values()}
-            self._why_closed = {name: one for name, one in known.items() if one is not None}
-            closed = {name: why for name, (_, why) in self._why_closed.items() if why}
-            now = Openness(frozenset(known), closed)
-            self._openness = stamp, before if before == now else now
-        return self._openness[1]
+        return self._openness.get("", self._stamp(), self._find_openness)
 
-    def of(self, pods: tuple[OwnPod, ...], unready: Unready) -> JobNodes:
-        """The nodes of a job with these pods; `unready` are all nodes that are not Ready."""
-        down = tuple((p.node, unready[p.node]) for p in pods if p.node and p.node in unready) if unready else ()
-        return JobNodes(down, self.disruptions.present if down else None, self._shut_out(pods))
+    def _find_openness(self) -> Openness:
+        known = {
+            (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
+            for node in self._stored.values()
+        }
+        drop_absent(known.keys(), self._why_closed.kept)
+        return Openness(frozenset(known), {name: why for name, why in known.items() if why})
 
-    def _shut_out(self, pods: tuple[OwnPod, ...]) -> tuple[tuple[str, str], ...]:
+    def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
+        """Of all nodes that are not Ready, those of these pods."""
+        return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
+
+    def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
-        return tuple((pod.uid, why) for pod, node in pinned if (why := self._why_shut_out(pod, node)))
+        return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
         """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
@@ -113,11 +101,10 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        meta, used = stored.metadata, self._ledger.bound_use(node)
-        known = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: convert.node(stored, convert.Usage()))
+        known = self._attempt(stored, lambda: convert.node(stored, convert.Usage()))
         if known is None:
             return ""
-        has = known.allocatable
+        has, used = known.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
@@ -125,15 +112,12 @@ class Nodes:
         """Changes whenever a node changes, is set aside, or is to be tried again."""
         return self._stored.revision, self._bulkhead.state()
 
-    def _judge(self, node: objects.Node) -> tuple[objects.Node, str] | None:
-        """The node, and why it takes no new pods; None while it is set aside."""
-        meta, known = node.metadata, self._why_closed.get(node.metadata.name)
-        if known is not None and known[0] is node:
-            return known
-        why = self._bulkhead.attempt(
-            "node", meta.uid, meta.name, lambda: why_closed(convert.node(node, convert.Usage()))
-        )
-        return None if why is None else (node, why)
+    def _judge(self, node: objects.Node) -> str | None:
+        """Why the node takes no new pods; None while it is set aside."""
+        return self._attempt(node, lambda: why_closed(convert.node(node, convert.Usage())))
+
+    def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
+        return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
@@ -142,10 +126,8 @@ class Nodes:
         changed is the same object as before.
         """
         leaving = tuple(leaving)
-        seen = self._stamp(), self._ledger.changes, members, leaving
-        if seen != self._all[0]:
-            self._all = seen, self._look(members, leaving)
-        return self._all[1]
+        seen = self._stamp(), self._ledger.revision, members, leaving
+        return self._all.get("", seen, self._look, members, leaving)
 
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
@@ -157,50 +139,40 @@ class Nodes:
         stored = self._stored.values()
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
-        if len(self._known) > len(nodes):
-            here = {node.name for node in nodes}
-            self._known = {name: known for name, known in self._known.items() if name in here}
+        if len(self._known.kept) > len(nodes):
+            drop_absent({node.name for node in nodes}, self._known.kept)
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        meta = stored.metadata
-        found = self._bulkhead.attempt("node", meta.uid, meta.name, lambda: self._node(stored, apart, going))
+        name, ledger = stored.metadata.name, self._ledger
+
+        def as_used() -> Node:
+            key = stored, ledger.node_revision(name), ledger.own_besides(name, apart), going
+            return self._known.get(name, key, self._node, stored, apart, going)
+
+        found = self._bulkhead.attempt("node", stored.metadata.uid, name, as_used)
         return found if found is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
         name = stored.metadata.name
         try:
-            node = convert.closed_node(stored, self._usage(name, apart, going))
+            return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
         except Exception:
-            log.exception("node=%s: what its pods use cannot be told", name)
+            log.exception("node=%s: what its pods use is not known", name)
             return None
-        return self._keep(name, None, None, node)
 
     def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
-        name = stored.metadata.name
-        key = (self._ledger.revision(name), self._ledger.outsiders(name, apart), going)
-        known = self._known.get(name)
-        if known is not None and known[0] is stored and known[1] == key:
-            return known[2]
-        return self._keep(name, stored, key, convert.node(stored, self._usage(name, apart, going)))
+        return convert.node(stored, self._usage(stored.metadata.name, apart, going))
 
     def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
-        return self._ledger.node_usage(name, apart, leaving=[(space, pod.requests) for space, pod in going])
-
-    def _keep(self, name: str, stored: objects.Node | None, key: object, node: Node) -> Node:
-        """The node; the same object as before if it is equal."""
-        known = self._known.get(name)
-        if known is not None and known[2] == node:
-            node = known[2]
-        self._known[name] = (stored, key, node)
-        return node
+        return self._ledger.node_usage(name, apart, leaving=going)
 
     def unready_since(self, now: float) -> Unready:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
 
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then (`Sightings`). A node that is set aside keeps its last answer.
+        away for much longer than since then (`FirstSeen`). A node that is set aside keeps its last answer.
         """
         stamp = self._stamp()
         all_up = self._down == {} and stamp == self._read
@@ -217,8 +189,7 @@ class Nodes:
         down: dict[str, tuple[float, float]] = {}
         before = self._down or {}
         for node in self._stored.values():
-            uid, name = node.metadata.uid, node.metadata.name
-            noted = self._bulkhead.attempt("node", uid, name, partial(self._note_if_down, node, down))
+            name, noted = node.metadata.name, self._attempt(node, partial(self._note_if_down, node, down))
             if noted is None and name in before:
                 down[name] = before[name]
         return down
@@ -228,5 +199,5 @@ class Nodes:
         written = convert.unready_since(node)
         if written is None:
             return False
-        down[node.metadata.name] = (written, self._sightings.since(node.metadata.uid, written))
+        down[node.metadata.name] = (written, self._first_seen.since(node.metadata.uid, written))
         return True

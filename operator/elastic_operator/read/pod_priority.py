@@ -2,7 +2,7 @@
 
 Pods of jobs never preempt others (`preemptionPolicy: Never`): the operator reclaims GPUs by teams' shares, and
 kube-scheduler does not. If a class in a template preempts, the pods get the operator's own classes, and the job a
-condition. The job is not refused, since it may run already, and its class may have been deleted.
+condition. The job is not refused, because it may run already, and its class may have been deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elastic_operator.cluster.store import Store
 NEVER = "Never"
 _REMEDY = (
     " Pods of jobs never preempt others, so they have the operator's own PriorityClasses instead. Name a class with"
-    " preemptionPolicy Never, or leave the field out; what goes before other jobs is said by spec.priorityClassName."
+    " preemptionPolicy Never, or leave the field out; spec.priorityClassName says which jobs go first."
 )
 
 
@@ -36,8 +36,8 @@ class PodPriorities:
 
     def left_out(self, spec: JobSpec | None) -> str:
         """A sentence for each field of the templates that pods are made without; "" if there is none."""
-        told = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
-        return f"{' '.join(told)}{_REMEDY}" if told else ""
+        sentences = [why for at, pod in _in_use(spec) for why in self._why(at, pod)] if spec else []
+        return f"{' '.join(sentences)}{_REMEDY}" if sentences else ""
 
     def _why(self, at: str, pod: Mapping[str, Any]) -> Iterator[str]:
         name = pod.get("priorityClassName")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -9,16 +10,20 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 
+log = logging.getLogger(__name__)
+
 
 class Policies:
     """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts as it was when it last did not (88).
+    A policy at which the operator raises counts as it was when it last did not (88). If only several of them together
+    make it raise, all teams stay as they are.
     """
 
     def __init__(
@@ -27,11 +32,11 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead | None = None,
+        bulkhead: Bulkhead,
     ) -> None:
-        self._bulkhead = bulkhead or Bulkhead()
-        self._policies, self._namespaces, self._flavors = policies, namespaces, frozenset(flavors)
-        self._seen: tuple[object, ...] = ()
+        self._policies, self._namespaces = policies, namespaces
+        self._flavors, self._bulkhead = frozenset(flavors), bulkhead
+        self._made: Remembered[object, Resolved] = Remembered()
         self._named: tuple[Namespace, ...] = ()
         self._parsed: dict[str, tuple[int, Policy]] = {}
         self._good: dict[str, Policy] = {}
@@ -44,15 +49,13 @@ class Policies:
 
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
-        policies, namespaces = self._policies.values(), self._namespaces.values()
-        seen = policies, namespaces, self._bulkhead.state()
-        if seen != self._seen:
-            self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in namespaces)
-            resolved = self._resolve(self._parse_all(policies), self._named)
-            self._seen = seen
-            if resolved != self.resolved:
-                self.resolved = resolved
+        seen = self._policies.revision, self._namespaces.revision, self._bulkhead.state()
+        self.resolved = self._made.get("", seen, self._make)
         return self.resolved
+
+    def _make(self) -> Resolved:
+        self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
+        return self._resolve(self._parse_all(self._policies.values()), self._named)
 
     def _parse_all(self, bodies: tuple[objects.CustomObject, ...]) -> tuple[Policy, ...]:
         known, self._parsed = self._parsed, {}
@@ -88,8 +91,12 @@ class Policies:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
-            if not bad:
+            if not bad and not self._made.kept:
                 raise
+            if not bad:
+                log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
+                self._bulkhead.count("policy")
+                return self.resolved
             return resolve([self._without(p, error) if p in bad else p for p in policies], named, flavors=self._flavors)
         self._good |= {policy.uid: policy for policy in policies if policy.spec is not None and not policy.fault}
         return resolved
@@ -107,6 +114,6 @@ def policy_of(body: objects.CustomObject) -> Policy:
     meta = body.metadata
     created = convert.epoch(meta.creation_timestamp or "")
     try:
-        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec}))
+        return Policy(meta.uid, meta.name, created, parse_policy({"spec": body.spec.unpack()}))
     except InvalidSpecError as error:
         return Policy(meta.uid, meta.name, created, None, f"{error}.")

@@ -8,16 +8,16 @@ from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.read.bulkhead import Bulkhead
-from elastic_operator.read.dropped_fields import Unkept
+from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.external_changes import ExternalChanges
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
-from elastic_operator.read.outside_changes import Outside
-from elastic_operator.read.pending_pod import Barred
-from elastic_operator.read.pending_pods import PendingPods
+from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
-from elastic_operator.read.sightings import Sightings
 from elastic_operator.read.specs import Specs
 from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
@@ -37,27 +37,26 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        bulkhead: Bulkhead | None = None,
-        unkept: Unkept | None = None,
+        bulkhead: Bulkhead,
+        dropped_fields: DroppedFields | None = None,
         barred: Callable[[str], Barred | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
-        self.stores, self.ledger, self.settings = stores, ledger, settings
-        self.bulkhead = bulkhead = bulkhead or Bulkhead()
-        self.sightings = Sightings(clock)
-        self.specs = Specs(self.sightings, settings.gpu_resources)
+        self.stores, self.ledger, self.settings, self.bulkhead = stores, ledger, settings, bulkhead
+        self.first_seen = FirstSeen(clock)
+        self.specs = Specs(self.first_seen, settings.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
         self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=bulkhead)
-        self.nodes = Nodes(stores.nodes, ledger, self.sightings, bulkhead, settings.gpu_resources)
-        self.outside = Outside(stores.jobs, ledger)
+        self.nodes = Nodes(stores.nodes, ledger, self.first_seen, bulkhead, settings.gpu_resources)
+        self.external_changes = ExternalChanges(stores.jobs, ledger)
         self.surroundings = Surroundings(
             stores,
             settings,
             specs=self.specs,
             nodes=self.nodes,
             policies=self.policies,
-            outside=self.outside,
+            external_changes=self.external_changes,
             now=clock.time,
         )
         self.jobs = Jobs(
@@ -65,8 +64,8 @@ class Reader:
             settings,
             specs=self.specs,
             surroundings=self.surroundings,
-            sightings=self.sightings,
-            unkept=unkept or Unkept(PLURAL),
+            first_seen=self.first_seen,
+            dropped_fields=dropped_fields or DroppedFields(PLURAL),
         )
         self.pending_pods = PendingPods(
             ledger,

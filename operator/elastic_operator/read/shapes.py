@@ -13,12 +13,13 @@ from elastic_api.elastic import requested_template
 from elastic_api.job import JobSpec
 from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.job.demand import JobShape, job_shape
-from elastic_operator.read.groups import one_of_its_kind
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -50,40 +51,37 @@ class Shapes:
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
-        self._known: dict[str, tuple[_Key, JobShape]] = {}
+        self._known: Remembered[_Key, JobShape] = Remembered()
         self._revisions = (-1, -1)
         self._alike: dict[str, PodShape] = {}
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for uid in self._known.keys() - present:
-            del self._known[uid]
+        drop_absent(present, self._known.kept)
 
-    def moved(self) -> Iterator[str]:
+    def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
         revisions = self._claims.revision, self._volumes.revision
         if revisions == self._revisions:
             return
         self._revisions = revisions
-        for uid, (key, _) in self._known.items():
+        for uid, (key, _) in self._known.kept.items():
             if self.volumes(key.namespace, key.volumes) != key.volumes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, by the last answer of `of` for that job."""
-        shape = self._known[job.uid][1]
+        shape = self._known.kept[job.uid][1]
         return shape.master if role == ROLE_MASTER else shape.worker
 
     def of(self, job: Job) -> JobShape:
         """What the job's pods ask of a node; the same object while that does not change."""
-        known = self._known.get(job.uid)
+        known = self._known.kept.get(job.uid)
         claims = known[0].volumes if known and known[0].generation == job.generation else _claims(job)
         volumes = self.volumes(job.namespace, claims)
         priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
         key = _Key(job.generation, job.namespace, volumes, priorities)
-        if known is None or known[0] != key:
-            known = self._known[job.uid] = (key, self._shape(job, volumes, priorities))
-        return known[1]
+        return self._known.get(job.uid, key, self._shape, job, volumes, priorities)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """What is known of the volumes of these claims."""
@@ -99,17 +97,17 @@ class Shapes:
         ours = {("", "TCP", each) for each in declared_ports(port, ROLE_MASTER, is_elastic=spec.is_elastic)}
         master = replace(master, host_ports=master.host_ports | ours)
         shape = job_shape(master, worker, flavors=self._flavors, priorities=priorities)
-        return replace(shape, master=self._one_of_its_kind(shape.master), worker=self._one_of_its_kind(shape.worker))
+        return replace(shape, master=self._interned(shape.master), worker=self._interned(shape.worker))
 
-    def _one_of_its_kind(self, shape: PodShape) -> PodShape:
+    def _interned(self, shape: PodShape) -> PodShape:
         """One object for equal shapes: most jobs of a cluster ask for much the same."""
-        return one_of_its_kind(self._alike, repr(shape), shape)
+        return interned(self._alike, repr(shape), shape)
 
     def _priority_of(self, job: Job, role: str) -> int:
         """The priority that the API server gives a pod of that role."""
         settings = self._settings
         ours = settings.master_priority_class_name if role == ROLE_MASTER else settings.worker_priority_class_name
-        theirs = "" if job.left_out else _class_name(_readable(job).template_of(role))
+        theirs = "" if job.around.left_out else _class_name(_readable(job).template_of(role))
         if class_name := theirs or ours:
             named = self._classes.named(class_name)
             return named.value if named else WITHOUT_CLASSES[role]

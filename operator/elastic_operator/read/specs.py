@@ -12,18 +12,18 @@ from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
+from elastic_operator.memory import Remembered, drop_absent
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.written_times import not_ahead
-from elastic_operator.read.sightings import Sightings
-from elastic_operator.read.touched import drop_absent
+from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.uncounted import Asked, asked_by
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A job's spec of one generation; or the last one that could be read, with the message that says why this cannot
-    (99).
+    """A job's spec of one generation; or the last one that could be read, with a message on why the present one
+    cannot (99).
 
     `unknown` warns of fields that were left out, `unused` of flags of torchrun.
     """
@@ -43,10 +43,10 @@ class Parsed:
         """
         return self.spec is not None and self.spec.is_elastic
 
-    def with_grace_up_to(self, seconds: int) -> JobSpec | None:
-        """The spec, with the grace of its pods cut to that."""
+    def with_grace_up_to(self, seconds: int | None) -> JobSpec | None:
+        """The spec, with the grace of its pods cut to that; None: as it is."""
         spec = self.spec
-        if spec is None or spec.elasticity.grace_period_seconds <= seconds:
+        if spec is None or seconds is None or spec.elasticity.grace_period_seconds <= seconds:
             return spec
         elasticity = spec.elasticity.model_copy(update={"grace_period_seconds": seconds})
         return spec.model_copy(update={"elasticity": elasticity})
@@ -55,31 +55,29 @@ class Parsed:
 class Specs:
     """The specs and statuses of all jobs that were asked for."""
 
-    def __init__(self, sightings: Sightings, gpu_resources: Sequence[str]) -> None:
-        self._sightings, self._clock, self._gpu_resources = sightings, sightings.clock, gpu_resources
-        self._parsed: dict[str, Parsed] = {}
-        self._statuses: dict[str, tuple[tuple[str, int], JobStatus]] = {}
+    def __init__(self, first_seen: FirstSeen, gpu_resources: Sequence[str]) -> None:
+        self._first_seen, self._clock, self._gpu_resources = first_seen, first_seen.clock, gpu_resources
+        self._parsed: Remembered[int, Parsed] = Remembered()
+        self._statuses: Remembered[tuple[str, int], JobStatus] = Remembered()
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        for known in (self._parsed, self._statuses):
-            drop_absent(known, present)
+        drop_absent(present, self._parsed.kept, self._statuses.kept)
 
     def of(self, body: objects.CustomObject) -> Parsed:
         """The job's spec; the same object while its generation does not change."""
         meta = body.metadata
-        known = self._parsed.get(meta.uid)
-        if known and known.generation == meta.generation:
-            return known
+        return self._parsed.get(meta.uid, meta.generation, self._parse, body)
+
+    def _parse(self, body: objects.CustomObject) -> Parsed:
+        generation = body.metadata.generation
         try:
             spec, unknown = self._read(body)
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
-            parsed = Parsed(meta.generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
+            return Parsed(generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
-            last = known or Parsed(meta.generation, None, "")
-            parsed = replace(last, generation=meta.generation, invalid=str(error))
-        self._parsed[meta.uid] = parsed
-        return parsed
+            last = self._parsed.kept.get(body.metadata.uid, (0, Parsed(generation, None, "")))[1]
+            return replace(last, generation=generation, invalid=str(error))
 
     def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:
         """The spec, with a warning if a job that has run has fields that are not known here (99).
@@ -89,10 +87,11 @@ class Specs:
         """
         has_run = self.status(body).start_time is not None
         read = partial(parse_spec, gpu_resources=self._gpu_resources, has_run=has_run)
+        raw = body.spec.unpack()
         try:
-            return read({"spec": body.spec}), ""
+            return read({"spec": raw}), ""
         except InvalidSpecError:
-            spec, unknown = known_part(body.spec) if has_run else (body.spec, "")
+            spec, unknown = known_part(raw) if has_run else (raw, "")
             if not unknown:
                 raise
             return read({"spec": spec}), unknown
@@ -106,20 +105,18 @@ class Specs:
         """The job's status, with no time that lies further ahead than it can (29); the same object while it does not
         change.
         """
-        meta = body.metadata
-        key, known = (meta.resource_version, self._clock.stepped), self._statuses.get(meta.uid)
-        if known is None or known[0] != key:
-            known = self._statuses[meta.uid] = key, self._on_our_clock(meta.uid, parse_status({"status": body.status}))
-        return known[1]
+        key = body.metadata.resource_version, self._clock.stepped
+        return self._statuses.get(body.metadata.uid, key, self._parse_status, body)
 
-    def _on_our_clock(self, uid: str, status: JobStatus) -> JobStatus:
+    def _parse_status(self, body: objects.CustomObject) -> JobStatus:
+        status = parse_status({"status": body.status.unpack()})
         if status.master_lost_time is not None:
-            since = self._sightings.since(uid, seconds(status.master_lost_time))
+            since = self._first_seen.since(body.metadata.uid, seconds(status.master_lost_time))
             status = status.model_copy(update={"master_lost_time": at(since)})
         return not_ahead(status, self._clock.time())
 
 
 def class_named_by(body: objects.CustomObject) -> str | None:
     """The PriorityClass of a job whose spec cannot be read."""
-    name = body.spec.get("priorityClassName") if isinstance(body.spec, dict) else None
+    name = body.spec.unpack().get("priorityClassName")
     return name if isinstance(name, str) else None

@@ -1,9 +1,9 @@
-"""Sums over the pods of one node, updated pod by pod: resources, host ports, and the owners of GPUs."""
+"""Pods by a common key, and sums over them, updated pod by pod: resources, host ports, and the owners of GPUs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
 from elastic_operator.plan.facts.snapshot import HostPort, Resources
@@ -47,3 +47,25 @@ class PodSum:
 
     def _gpus(self, namespace: str, requests: Resources) -> dict[tuple[str, str], int]:
         return {(namespace, name): requests[name] for name in self.gpu_resources if requests.get(name)}
+
+
+class PodIndex:
+    """Pod uids by a key."""
+
+    def __init__(self) -> None:
+        self._members: dict[Hashable, set[str]] = {}
+
+    def get(self, key: Hashable) -> Set[str]:
+        """All pods with that key."""
+        return self._members.get(key, frozenset())
+
+    def add(self, key: Hashable, uid: str) -> None:
+        """Put a pod in."""
+        self._members.setdefault(key, set()).add(uid)
+
+    def remove(self, key: Hashable, uid: str) -> None:
+        """Take a pod out."""
+        members = self._members[key]
+        members.remove(uid)
+        if not members:
+            del self._members[key]

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.job import OwnPod, Quiet
+from elastic_operator.plan.facts.job import JobSurroundings, OwnPod, Quiet
 from elastic_operator.plan.job.flapping import may_flap
-from elastic_operator.read.nodes import JobNodes, Nodes, Unready
-from elastic_operator.read.outside_changes import Outside
+from elastic_operator.read.external_changes import ExternalChanges
+from elastic_operator.read.nodes import Nodes, Unready
 from elastic_operator.read.pod_priority import PodPriorities
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.priority import Priority, priority_of
-from elastic_operator.read.specs import Specs
+from elastic_operator.read.specs import Specs, class_named_by
 from elastic_operator.read.uncounted import Uncounted
 from elastic_operator.settings import Settings
-
-
-class JobSurroundings(NamedTuple):
-    """What one job is judged by beside itself and its pods.
-
-    `grace_ceiling` is the most seconds that a leaving pod gets. `quiet` is as in `Job`. `uncounted` and `left_out` are
-    sentences: the devices that it asks for and that are not counted, and what its pods are made without.
-    """
-
-    priority: Priority
-    nodes: JobNodes
-    grace_ceiling: int
-    uncounted: str
-    left_out: str
-    quiet: Quiet | None
 
 
 class Surroundings:
@@ -45,45 +29,54 @@ class Surroundings:
         specs: Specs,
         nodes: Nodes,
         policies: Policies,
-        outside: Outside,
+        external_changes: ExternalChanges,
         now: Callable[[], float],
     ) -> None:
         self._classes, self._settings, self._now = stores.priority_classes, settings, now
-        self._specs, self._nodes, self._policies, self._outside = specs, nodes, policies, outside
+        self._specs, self._nodes, self._policies, self._external_changes = specs, nodes, policies, external_changes
         self._uncounted = Uncounted(stores.device_classes)
         self._pod_priorities = PodPriorities(stores.priority_classes)
-        self.unready: Unready = {}
+        self._unready: Unready = {}
         self._seen: object = None
 
     def look(self, now: float) -> bool:
         """Look at all of it, at `now` (epoch seconds); returns whether any job may be judged otherwise than before."""
         teams = self._policies.look()
-        self.unready, openness = self._nodes.unready_since(now), self._nodes.openness()
-        self._outside.look(openness, teams, now)
+        self._unready, openness = self._nodes.unready_since(now), self._nodes.openness()
+        self._external_changes.look(openness, teams, now)
         disruption, served = self._nodes.disruptions.present, self._uncounted.served()
-        before, self._seen = self._seen, (self._classes.revision, self.unready, disruption, openness, teams, served)
+        before, self._seen = self._seen, (self._classes.revision, self._unready, disruption, openness, teams, served)
         return self._seen != before
 
     def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobSurroundings:
-        """Those of one job with these pods."""
+        """The surroundings of one job with these pods."""
         parsed = self._specs.of(body)
+        priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
         return JobSurroundings(
-            priority=self.priority(self._specs.class_name(body)),
-            nodes=self._nodes.of(pods, self.unready),
+            priority=priority.value,
+            ignored_priority=priority.ignored,
+            unready=unready,
+            disruption=self._nodes.disruptions.present if unready else None,
+            shut_out=self._nodes.shut_out(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             uncounted=self._uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
             quiet=self._quiet(body),
         )
 
-    def priority(self, class_name: str | None) -> Priority:
+    def without_spec(self, body: objects.CustomObject) -> JobSurroundings:
+        """What is known of a job's surroundings without its spec."""
+        priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
+        return JobSurroundings(priority=priority.value, grace_ceiling=ceiling)
+
+    def _priority(self, class_name: str | None) -> Priority:
         """The priority of a job that names this class."""
         return priority_of(class_name or "", self._classes, self._settings)
 
     def grace_ceiling(self, namespace: str) -> int:
         """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
 
-        One at least, as a deletion without any grace would be one by force.
+        At least one, because a deletion without any grace is one by force.
         """
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
@@ -95,4 +88,4 @@ class Surroundings:
         resolved = self._policies.resolved
         name = resolved.team_of.get(body.metadata.namespace)
         in_turns = any(team.name == name and team.quantum_seconds is not None for team in resolved.teams)
-        return Quiet(self._outside.since, in_turns)
+        return Quiet(self._external_changes.since, in_turns)

@@ -12,9 +12,8 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job import Job, JobSurroundings
 from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -24,6 +23,7 @@ from elastic_operator.tools.files import InputError
 from elastic_operator.tools.manifests import Changes
 from elastic_operator.tools.recorded_world import RecordedWorld
 from elastic_operator.tools.recording import RecordedJob, Recording
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """Every namespace has it."""
@@ -70,7 +70,7 @@ def _not_there(recording: Recording, changes: Changes) -> Iterator[str]:
 
 
 def _drop_classes_not_allowed(changes: Changes, settings: Settings) -> Iterator[str]:
-    """A class that jobs may not name counts as 0, whatever its value; a note says so, as the job's condition would
+    """A class that jobs may not name counts as 0, whatever its value; a note says so, like the job's condition would
     (96).
     """
     for key, spec in changes.jobs.items():
@@ -121,20 +121,20 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
         created=recording.now,
         status=JobStatus(),
         spec=spec,
-        priority=priority,
+        around=JobSurroundings(priority=priority),
     )
 
 
 def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
     """The job after the edit, with its pods and its status as they were. What was wrong with its spec is gone."""
+    around = job.around
     return replace(
         job,
         spec=spec,
         generation=job.generation + 1,
-        priority=priorities.get(spec.priority_class_name, job.priority),
+        around=replace(around, priority=priorities.get(spec.priority_class_name, around.priority)),
+        heard=replace(job.heard, refused="", blocked=""),
         invalid="",
-        refused="",
-        blocked="",
         fault="",
         unallocated=False,
     )
@@ -145,7 +145,7 @@ def _for_pods_like(known: JobShape | None, shape: JobShape) -> JobShape:
 
 
 def _shape(spec: JobSpec, settings: Snapshot) -> JobShape:
-    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (MASTER, WORKER))
+    master, worker = (_pod_shape(spec.template_of(role), settings) for role in (ROLE_MASTER, ROLE_WORKER))
     return job_shape(master, worker, flavors=settings.flavors)
 
 

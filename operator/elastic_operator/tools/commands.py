@@ -35,12 +35,12 @@ def add_to(commands: Subparsers) -> None:
 def run(tool: Callable[[argparse.Namespace], str], arguments: argparse.Namespace) -> int:
     """Print what the tool says; the exit code."""
     try:
-        said = tool(arguments)
+        output = tool(arguments)
     except InputError as error:
         for line in error.lines:
             sys.stderr.write(f"elastic-operator: {line}\n")
         return REFUSED
-    _print(said)
+    _print(output)
     return 0
 
 

@@ -8,13 +8,14 @@ from itertools import groupby
 
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.holding import stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
 from elastic_operator.tools.recording import Recording
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Decision:
     def replicas(self) -> int:
         """The pods that it gets, or keeps."""
         going = {pod.uid for pod in self.plan.deletes}
-        return self.grant.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
+        return self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
 
     @property
     def gpus_held(self) -> int:
@@ -56,7 +57,8 @@ class Decision:
         if self.grant is None:
             going = {pod.uid for pod in self.plan.deletes}
             return sum(pod.gpus for pod in self._staying if pod.uid not in going)
-        return self._gpus(slot.role for slot in (*self.placed(self.grant.keep), *self.grant.create))
+        gets = self.grant.assignment
+        return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
 
     @property
     def limit(self) -> str:
@@ -65,7 +67,7 @@ class Decision:
 
     @property
     def message(self) -> str:
-        """The same as a sentence."""
+        """Why it gets no more, as a sentence."""
         return self.grant.message if self.grant else ""
 
     def placed(self, uids: Sequence[str]) -> tuple[Slot, ...]:
@@ -126,7 +128,7 @@ def _decision(
             assert aside is not None, "the job is there"
             obs = aside
     if obs.job.fault:
-        plan = planner.plan_aside(obs.job, allocation.share(uid) if grant else None, world.now)
+        plan = planner.plan_aside(obs.job, grant.assignment.release if grant else (), world.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)
@@ -138,8 +140,8 @@ def _order(pod: Slot) -> tuple[str, bool, bool, int]:
 
 
 def _on_node(pods: Sequence[Slot], node: str | None, ready: bool) -> str:
-    roles = [MASTER] if any(pod.role == MASTER for pod in pods) else []
-    indices = sorted(pod.index for pod in pods if pod.role != MASTER)
+    roles = [ROLE_MASTER] if any(pod.role == ROLE_MASTER for pod in pods) else []
+    indices = sorted(pod.index for pod in pods if pod.role != ROLE_MASTER)
     roles += [f"worker {_ranges(indices)}"] if indices else []
     place = f"on {node}" if node else "where the scheduler finds room"
     return f"{', '.join(roles)} {place}{'' if ready else ' once its room is free'}"

@@ -8,14 +8,14 @@ from contextlib import suppress
 from kubernetes.config import ConfigException
 
 from elastic_operator.cluster.connection import Connection, load_connection
-from elastic_operator.cluster.errors import ClusterError, NotFound
+from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.breaker import Breaker
+from elastic_operator.loop.reclaim.breaker import Breaker
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.write_backoff import Troubles
+from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.process import Process, job_feed
+from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -23,14 +23,6 @@ from elastic_operator.tools.recording import Recording, record
 
 LIST_SECONDS = 120.0
 """The limit for all lists together; 30,000 pods take a few seconds."""
-
-
-class UnreadLogs:
-    """Failed pods count as failed at once, without what their logs say of it."""
-
-    def as_read(self, _uid: str, _namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
-        """The pods themselves."""
-        return pods
 
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:
@@ -52,8 +44,8 @@ async def take(connection: Connection, settings: Settings) -> Recording:
         except ClusterError as error:
             raise InputError([f"{connection.base_url}: {error}"]) from None
         except TimeoutError:
-            told = f"did not answer within {LIST_SECONDS:.0f} s; try again"
-            raise InputError([f"{connection.base_url}: {told}"]) from None
+            problem = f"did not answer within {LIST_SECONDS:.0f} s; try again"
+            raise InputError([f"{connection.base_url}: {problem}"]) from None
         world = _world(process).look(session.clock.time())
         # No pod has gone for others yet.
         return record(world, Breaker(settings.reclaim), *world.reader.policies.sources())
@@ -68,15 +60,16 @@ async def _try_each_list(process: Process, session: Session) -> None:
     try:
         for path in process.watches.feed.paths:
             await session.get(path, params={"limit": "1"})
-    except NotFound:
+    except NotServed:
         raise InputError(
             ["the cluster does not know ElasticPyTorchJobs; apply `elastic-operator crds` to it"]
         ) from None
     for path in (path for watch in process.watches.all.values() for path in watch.paths):
-        with suppress(NotFound):
+        with suppress(NotServed):
             await session.get(path, params={"limit": "1"})
 
 
 def _world(process: Process) -> StoredWorld:
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock)
-    return StoredWorld(reader, UnreadLogs(), Troubles())
+    """Failed pods count as failed at once, without what their logs say of it."""
+    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, bulkhead=Bulkhead())
+    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, Troubles())

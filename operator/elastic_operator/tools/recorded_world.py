@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -10,7 +10,7 @@ from math import inf
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import resolve
@@ -18,7 +18,7 @@ from elastic_operator.tools.recording import Recording
 
 
 class RecordedWorld:
-    """One moment that does not pass. A job at which the planner raises is set aside, as the operator would do."""
+    """One moment that does not pass. A job at which the planner raises is set aside, like in the operator."""
 
     def __init__(self, recording: Recording) -> None:
         self._nodes = recording.nodes
@@ -26,7 +26,6 @@ class RecordedWorld:
         self._jobs = {job.facts.uid: job for job in recording.jobs}
         self._pending = recording.pending_pods
         self.now, self.empty = recording.now, recording.settings
-        self.unready: Mapping[str, float] = recording.unready
         flavors = [flavor.name for flavor in self.empty.flavors]
         self.policies = resolve(recording.policies, recording.namespaces, flavors=flavors)
 
@@ -52,23 +51,22 @@ class RecordedWorld:
         return shape
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
-        """The pods of that job that were being created."""
-        return self._jobs[uid].assumed
+        """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
+        names = self.empty.gpu_resources
+        pods = self._jobs[uid].assumed
+        return tuple(replace(pod, gpus=sum(pod.requests.get(name, 0) for name in names)) for pod in pods)
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_held(pods, self._labels, self.empty.flavors)
 
     def may_take(self, job: Job) -> bool:
-        """By what the API server had answered about its pods."""
+        """Whether others might lose pods for it, by what the API server had answered about its own pods."""
         return self._jobs[job.uid].may_take
 
     def is_trusted(self, job: Job) -> bool:
-        """By what it had made the operator raise."""
+        """Whether others might lose pods for it, by the errors that it had caused in the operator."""
         return self._jobs[job.uid].is_trusted
-
-    def answered(self) -> None:
-        """Nobody is asked any more."""
 
     def nodes(
         self,
@@ -108,12 +106,12 @@ class RecordedReclaim:
     def __init__(self, recording: Recording) -> None:
         self.stopped: Stopped | None = recording.stopped
         self.only_told = recording.only_told
-        self._brakes = recording.brakes
+        self._eviction_limits = recording.brakes
 
-    def brakes(self, gpus: int) -> Brakes:  # noqa: ARG002 - it is recorded what came of it
+    def eviction_limits(self, gpus: int) -> EvictionLimits:  # noqa: ARG002 - it is recorded what came of it
         """How much could be taken."""
-        return self._brakes
+        return self._eviction_limits
 
-    def relief(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
+    def next_capacity(self, allocation: Allocation) -> float:  # noqa: ARG002 - there is no next pass
         """Nobody waits for the next pass."""
         return inf

@@ -14,7 +14,7 @@ from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.snapshot import Brakes, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
@@ -52,13 +52,12 @@ class Recording:
     settings: Snapshot
     nodes: tuple[Node, ...]
     jobs: tuple[RecordedJob, ...]
-    unready: Mapping[str, float] = field(default_factory=dict)
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
     stopped: Stopped | None = None
     only_told: bool = False
-    brakes: Brakes = field(default_factory=Brakes)
+    brakes: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
@@ -70,13 +69,12 @@ def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespace
         settings=world.empty,
         nodes=snapshot.nodes,
         jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
-        unready=world.unready,
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,
         stopped=reclaim.stopped,
         only_told=reclaim.only_told,
-        brakes=reclaim.brakes(gpus_in(snapshot)),
+        brakes=reclaim.eviction_limits(gpus_in(snapshot)),
     )
 
 
@@ -90,7 +88,7 @@ def _job(world: World, obs: Observation) -> RecordedJob:
             pods=tuple(map(_without_last_output, job.pods)),
         ),
         shape=world.shape(job) if obs.wants_pods and not job.fault else None,
-        assumed=world.assumed(job.uid),
+        assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
         may_take=world.may_take(job),
         is_trusted=world.is_trusted(job),
     )

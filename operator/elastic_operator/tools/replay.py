@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Event, Nomination, Plan
+from elastic_operator.plan.facts.text import names_of
 from elastic_operator.tools.decisions import Decision, Outcome, decide, in_words
 from elastic_operator.tools.recording import Recording
 from elastic_operator.tools.snapshot_file import plain
@@ -14,7 +16,7 @@ from elastic_operator.tools.table import Row, aligned
 
 HEAD = ("JOB", "TEAM", "FLAVOR", "PODS", "GPUS", "LIMITED BY")
 NOT_TOLD = ("conditions", "history", "pods", "queue", "selector", "training")
-"""Parts of a status that are told otherwise, or that decide nothing."""
+"""Parts of a status that are shown elsewhere, or that decide nothing."""
 
 
 def as_data(recording: Recording) -> dict[str, Any]:
@@ -64,12 +66,12 @@ def _observed(d: Decision) -> dict[str, Any]:
     return {
         "events": plain(obs.events),
         "live": [pod.name for pod in obs.live],
-        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.gone],
+        "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
         "avoided": plain(obs.avoided),
         "hold_until": obs.hold_until,
-        "held_back": obs.held_back,
+        "held_back": obs.backs_off,
     }
 
 
@@ -77,7 +79,12 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     """The grant; its pods go by their roles and nodes."""
     if d.grant is None:
         return None
-    return {**plain(d.grant), "keep": plain(d.placed(d.grant.keep)), "release": plain(d.placed(d.grant.release))}
+    gets = d.grant.assignment
+    pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
+    takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
+    grant = plain(d.grant)
+    del grant["assignment"]
+    return {"replicas": gets.replicas, **plain(pods), **grant, **takers}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -102,22 +109,23 @@ def _below(d: Decision) -> Iterator[str]:
         yield d.message
     yield from (f"observed: {_event(event)}" for event in d.obs.events)
     if d.grant is not None:
-        create = d.grant.create
-        moves = (("keep", d.placed(d.grant.keep)), ("release", d.placed(d.grant.release)), ("create", create))
+        gets = d.grant.assignment
+        moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
         if d.grant.takers:
-            yield f"released for: {', '.join(d.grant.takers)}"
+            yield f"released for: {', '.join(names_of(d.grant.takers))}"
     yield from _done(d, d.plan)
 
 
 def _done(d: Decision, plan: Plan) -> Iterator[str]:
-    """What the plan does. A reason that stands above already is not said again."""
+    """What the plan does. A reason that stands above already is not repeated."""
     yield from (
         f"delete {pod.name}{' by force' if pod.force else ''}: {_once(d, pod.reason) or 'as above'}"
         for pod in plan.deletes
     )
     yield from (
-        f"create {d.job.name}-{pod.role}-{pod.index}{f' on {pod.node}' if pod.node else ''}" for pod in plan.creates
+        f"create {pod_name(d.job.name, pod.role, pod.index)}{f' on {pod.node}' if pod.node else ''}"
+        for pod in plan.creates
     )
     if plan.delete_job:
         yield "delete the job"

@@ -25,7 +25,7 @@ def _whole(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that a float can hold."""
+    """Whether this is a number that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= sys.float_info.max

@@ -12,28 +12,33 @@ from collections.abc import Iterable
 from elastic_operator.build.network_policy import JobNetwork, build_network_policy
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.backoff import Backoff
-from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.cluster.session import Session
 
 log = logging.getLogger(__name__)
 
 
 async def renew(session: Session, network: JobNetwork, jobs: Iterable[objects.CustomObject]) -> None:
-    """Bring one after the other in line. What the API server refuses is logged; all else is tried until it answers."""
-    for job in jobs:
-        await _until_answered(session, network, job.metadata)
-
-
-async def _until_answered(session: Session, network: JobNetwork, job: objects.CustomMeta) -> None:
-    backoff = Backoff()
+    """Bring all in line, one after the other. Those whose write may succeed later are tried again after all others
+    (88).
+    """
+    left, backoff = [job.metadata for job in jobs], Backoff()
     while True:
-        try:
-            manifest = build_network_policy(job, network)
-            await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
-        except ApiError as error:
-            log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
+        left = [job for job in left if not await _is_done(session, network, job)]
+        if not left:
             return
-        except ClusterError as error:
-            await asyncio.sleep(backoff.next(at_least=error.retry_after))
-        else:
-            return
+        await asyncio.sleep(backoff.next())
+
+
+async def _is_done(session: Session, network: JobNetwork, job: objects.CustomMeta) -> bool:
+    """Write the job's NetworkPolicy; False if a later try may succeed. All other errors are logged."""
+    try:
+        manifest = build_network_policy(job, network)
+        await apply.ensure_network_policy(session, manifest, job_uid=job.uid)
+    except ClusterError as error:
+        if error.remedy.may_pass:
+            return False
+        log.warning("job=%s/%s its NetworkPolicy is not as it should be: %s", job.namespace, job.name, error)
+    except Exception:
+        log.exception("job=%s/%s its NetworkPolicy cannot be made", job.namespace, job.name)
+    return True

@@ -6,23 +6,20 @@ are written before higher ones. A quota that somebody deletes or changes is rest
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from elastic_api.quantity import QuantityError, units
 from elastic_operator.build.resource_quota import QUOTA_NAME, build_resource_quota
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.plain_pod_limits import Held, kept_by, plain_pod_limits
+from elastic_operator.plan.policies.plain_pod_limits import Holdings, kept_by, plain_pod_limits
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.upkeep.timing import Upkeep
-
-log = logging.getLogger(__name__)
+from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 Limits = Mapping[str, int]
 
@@ -37,7 +34,7 @@ class _Write:
 
     @property
     def raises_a_limit(self) -> bool:
-        """Whether it admits more pods than before."""
+        """Whether the write admits more pods than before."""
         hard = _hard_of(self.known) if self.known else None
         if self.limits is None or hard is None:
             return self.limits is None
@@ -56,15 +53,15 @@ class PlainPodQuotas:
         quotas: Store[objects.CustomObject],
         namespaces: Store[objects.Namespace],
         *,
-        plain: Callable[[], Held],
+        plain: Callable[[], Holdings],
         classes: tuple[str, ...],
         serves: Callable[[str], bool],
     ) -> None:
         self._session, self._quotas, self._namespaces = session, quotas, namespaces
         self._plain, self._classes, self._serves = plain, classes, serves
-        self._seen: tuple[Resolved, Snapshot, Held] | None = None
+        self._seen: tuple[Resolved, Snapshot, Holdings] | None = None
         self._namespaces_seen = -1
-        self._upkeep = Upkeep("the quotas of plain pods")
+        self._upkeep = Upkeep("namespace", "its quota of plain pods", self._due)
 
     def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
@@ -77,30 +74,28 @@ class PlainPodQuotas:
 
     def quota_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         """A listener of the quotas' store. It ignores the status, which changes with each pod."""
-        if old is None or new is None or old.spec != new.spec:
+        if old is None or new is None or old.spec.unpack() != new.spec.unpack():
             self._upkeep.has_news()
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await self._upkeep.run(self._work)
+        await self._upkeep.run()
 
-    async def _work(self) -> None:
-        for write in self._due():
-            await self._carry_out(write)
-
-    def _due(self) -> list[_Write]:
+    def _due(self) -> Writes:
         """The writes that are due, higher limits last; none before the first pass."""
         if self._seen is None:
-            return []
+            return {}
         limits = self._limits(*self._seen)
         known = {quota.metadata.namespace: quota for quota in self._quotas if quota.metadata.deletion_timestamp is None}
         names = {*limits, *known}
         self._upkeep.keep_only(names)
         writes = [_Write(name, known.get(name), limits.get(name)) for name in sorted(names)]
         due = [write for write in writes if not self._is_as_it_should(write)]
-        return sorted(due, key=lambda write: write.raises_a_limit)
+        return {
+            write.namespace: partial(self._write, write) for write in sorted(due, key=lambda one: one.raises_a_limit)
+        }
 
-    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Held) -> dict[str, dict[str, int]]:
+    def _limits(self, resolved: Resolved, snapshot: Snapshot, plain: Holdings) -> dict[str, dict[str, int]]:
         """The limits by namespace, for namespaces that exist and are ours to write in."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
@@ -112,21 +107,10 @@ class PlainPodQuotas:
             return write.known is None and write.limits is None
         wanted = self._manifest(write.namespace, write.limits)["spec"]
         hard = {f"requests.{name}": gpus for name, gpus in write.limits.items()}
-        return _hard_of(write.known) == hard and _others(write.known.spec) == _others(wanted)
+        return _hard_of(write.known) == hard and _others(write.known.spec.unpack()) == _others(wanted)
 
     def _manifest(self, namespace: str, limits: Limits) -> dict[str, Any]:
         return build_resource_quota(namespace, limits, classes=self._classes)
-
-    async def _carry_out(self, write: _Write) -> None:
-        try:
-            await self._write(write)
-        except (NotFound, AlreadyExists):
-            self._upkeep.succeeded(write.namespace)  # what is so now is news still to come
-        except ClusterError as error:
-            if message := self._upkeep.failed(write.namespace, error):
-                log.warning("namespace=%s its quota of plain pods cannot be written: %s", write.namespace, message)
-        else:
-            self._upkeep.succeeded(write.namespace)
 
     async def _write(self, write: _Write) -> None:
         known = write.known
@@ -147,7 +131,7 @@ class PlainPodQuotas:
 def _hard_of(quota: objects.CustomObject) -> dict[str, int] | None:
     """The quota's limits as numbers; None if somebody wrote something else."""
     try:
-        return {name: units(quantity) for name, quantity in (quota.spec.get("hard") or {}).items()}
+        return {name: units(quantity) for name, quantity in (quota.spec.unpack().get("hard") or {}).items()}
     except QuantityError:
         return None
 

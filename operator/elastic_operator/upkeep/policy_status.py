@@ -7,47 +7,23 @@ failed write is only tried again later, and no pass waits for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
 from elastic_operator.cluster import apply, objects
-from elastic_operator.cluster.errors import ClusterError, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
-from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
-from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.policies.report import Overview, Subject
-from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.read.dropped_fields import Unkept
-from elastic_operator.upkeep.timing import Upkeep
+from elastic_operator.plan.planner import Decisions
+from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """The result of the last pass. `generations` are those of the policies that it read, `revision` their store's."""
-
-    resolved: Resolved
-    snapshot: Snapshot
-    allocation: Allocation
-    stopped: Stopped | None
-    revision: int
-    generations: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A policy and the status that it should have."""
-
-    body: objects.CustomObject
-    status: dict[str, Any]
 
 
 class PolicyStatuses:
@@ -55,73 +31,71 @@ class PolicyStatuses:
 
     def __init__(self, session: Session, policies: Store[objects.CustomObject], *, now: Callable[[], float]) -> None:
         self._session, self._policies, self._now = session, policies, now
-        self._last: _Pass | None = None
-        self._upkeep = Upkeep("the statuses of policies")
+        self._last: Decisions | None = None
+        self._generations: dict[str, int] = {}
+        """The generation of each policy (uid) that the last pass read."""
+        self._revision = -1
+        self._upkeep = Upkeep("policy", "its status", self._due)
         self._found: dict[str, PolicyStatus] = {}
-        self._unkept = Unkept(PLURAL)
+        self._dropped_fields = DroppedFields(PLURAL)
 
     def pictures(self) -> tuple[PolicyPicture, ...]:
         """The policies with their numbers, as of the last look."""
         metas = sorted((body.metadata for body in self._policies), key=lambda meta: meta.name)
         return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
-    def pass_ended(
-        self, resolved: Resolved, snapshot: Snapshot, allocation: Allocation, stopped: Stopped | None = None
-    ) -> None:
+    def pass_ended(self, now: Decisions) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is allocation and last.resolved is resolved and last.stopped == stopped
-        if same and last and last.revision == revision:
+        same = last and last.allocation is now.allocation and last.policies is now.policies
+        if same and last and last.stopped == now.stopped and self._revision == revision:
             return
-        generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
-        self._last = _Pass(resolved, snapshot, allocation, stopped, revision, generations)
+        self._last, self._revision = now, revision
+        self._generations = {body.metadata.uid: body.metadata.generation for body in self._policies}
         self._upkeep.has_news()
+
+    def pass_failed(self) -> None:
+        """The result of the last pass must not be read any more: the failed pass may have changed parts of it."""
+        self._last = None
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await self._upkeep.run(self._work)
+        await self._upkeep.run()
 
-    async def _work(self) -> None:
-        for write in self._due():
-            await self._write(write)
-
-    def _due(self) -> list[_Write]:
+    def _due(self) -> Writes:
         """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
         last = self._last
         if last is None:
-            return []
+            return {}
         stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
-        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=stopped)
-        now, due, found = self._now(), list[_Write](), dict[str, PolicyStatus]()
+        overview = Overview(last.allocation.accounts, last.observed.snapshot.jobs, stopped=stopped)
+        kept = self._dropped_fields.without
+        now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:
             uid, generation = body.metadata.uid, body.metadata.generation
-            if last.generations.get(uid) != generation:
+            if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
-            subject = Subject(body.metadata.name, generation, last.resolved.problems.get(uid, ()))
-            status = overview.status(subject, before=status_of(body), now=now)
+            ref = PolicyRef(body.metadata.name, generation, last.policies.problems.get(uid, ()))
+            try:
+                status = overview.status(ref, before=status_of(body), now=now)
+            except Exception:
+                log.exception("policy=%s its status cannot be worked out", body.metadata.name)
+                continue  # the others go on (88)
             found[uid] = status
-            due.append(_Write(body, status.model_dump(mode="json", by_alias=True, exclude_none=True)))
+            wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+            if kept(wanted) != kept(body.status.unpack()):
+                due[body.metadata.name] = partial(self._write, body, wanted)
         self._found = found
-        self._upkeep.keep_only(last.generations)
-        kept = self._unkept.without
-        return [write for write in due if kept(write.status) != kept(write.body.status)]
+        self._upkeep.keep_only({body.metadata.name for body in self._policies})
+        return due
 
-    async def _write(self, write: _Write) -> None:
-        meta = write.body.metadata
-        changes = apply.merge_diff(write.body.status, write.status)
+    async def _write(self, policy: objects.CustomObject, status: dict[str, Any]) -> None:
+        meta, changes = policy.metadata, apply.merge_diff(policy.status.unpack(), status)
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": changes}
-        try:
-            answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
-        except NotFound:
-            self._upkeep.succeeded(meta.uid)
-        except ClusterError as error:
-            if message := self._upkeep.failed(meta.uid, error):
-                log.warning("policy=%s its status cannot be written: %s", meta.name, message)
-        else:
-            self._upkeep.succeeded(meta.uid)
-            self._unkept.learn(write.status, answer.get("status", {}))
-            self._policies.observe(objects.decode(answer, objects.CustomObject))
+        answer = await self._session.patch(f"{COLLECTION}/{meta.name}/status", body)
+        self._dropped_fields.learn(status, answer.get("status", {}))
+        self._policies.observe(objects.decode(answer, objects.CustomObject))
 
 
 def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
@@ -132,6 +106,6 @@ def _picture(name: str, status: PolicyStatus) -> PolicyPicture:
 def status_of(body: objects.CustomObject) -> PolicyStatus:
     """The policy's status; an unreadable one counts as none."""
     try:
-        return PolicyStatus.model_validate(body.status)
+        return PolicyStatus.model_validate(body.status.unpack())
     except ValidationError:
         return PolicyStatus()

@@ -92,6 +92,11 @@ def denial(place: Place) -> Remove:
     return place.put_webhook(place.webhook.client_config("deny"))
 
 
+def policy_denies(place: Place) -> Remove:
+    """A ValidatingAdmissionPolicy that says no."""
+    return place.put_policy(DENIAL)
+
+
 def webhook_down(place: Place) -> Remove:
     """A webhook that must be asked and cannot be."""
     return place.put_webhook({"url": CLOSED, "caBundle": place.webhook.authority})
@@ -143,6 +148,13 @@ OBSTACLES = [
         elastic_job(big=2, gpus=0),
     ),
     Obstacle("webhook says no", denial, DENIAL, "Ask who runs that webhook", elastic_job(big=2, gpus=0)),
+    Obstacle(
+        "admission policy says no",
+        policy_denies,
+        f"denied request: {DENIAL}",
+        "Ask who wrote that admission policy",
+        elastic_job(big=2, gpus=0),
+    ),
     Obstacle(
         "webhook is down",
         webhook_down,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -14,7 +15,9 @@ from tests.apiserver.faults.lab import MERGE, await_service_account
 from tests.apiserver.jobs_api import Jobs
 from tests.apiserver.operators import eventually
 
-WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+WEBHOOKS = f"{ADMISSION}/mutatingwebhookconfigurations"
+POLICIES, BINDINGS = f"{ADMISSION}/validatingadmissionpolicies", f"{ADMISSION}/validatingadmissionpolicybindings"
 
 
 @dataclass(slots=True)
@@ -87,6 +90,26 @@ class Place:
         self.api.post(WEBHOOKS, json=body).raise_for_status()
         self._undo.append(lambda: self.api.delete(path))
         return lambda: self.api.delete(path).raise_for_status()
+
+    def put_policy(self, message: str) -> Callable[[], object]:
+        """A ValidatingAdmissionPolicy in force that denies all pods of this namespace; returns what deletes it."""
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+        where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}}
+        policy = {
+            "matchConstraints": {**where, "resourceRules": [rule]},
+            "validations": [{"expression": "false", "message": message}],
+        }
+        binding = {"policyName": self.namespace, "validationActions": ["Deny"]}
+        for path, spec in ((POLICIES, policy), (BINDINGS, binding)):
+            self.api.post(path, json={"metadata": {"name": self.namespace}, "spec": spec}).raise_for_status()
+            self._undo.append(partial(self.api.delete, f"{path}/{self.namespace}"))
+        eventually("the policy in force", lambda: message in self._dry_run().text)
+        return lambda: self.api.delete(f"{BINDINGS}/{self.namespace}").raise_for_status()
+
+    def _dry_run(self) -> httpx.Response:
+        """The answer to a pod that is only tried."""
+        pod = {"metadata": {"name": "tried"}, "spec": {"containers": [{"name": "c", "image": "local/none:1"}]}}
+        return self.api.post(f"{self.path}/pods", params={"dryRun": "All"}, json=pod)
 
     def events(self, reason: str) -> list[dict[str, Any]]:
         """The namespace's events of that reason."""

@@ -56,14 +56,16 @@ class ServerClock(Filter):
         self._told = threading.Event()
 
     def step(self, seconds: int) -> None:
-        """Set it by so much."""
+        """Step by that much, at the turn of a second: a time in whole seconds tells on which side it was written."""
         self._told.clear()
-        self._since, self._seconds = time.time(), seconds
+        turn = float(int(time.time()) + 1)
+        while (left := turn - time.time()) > 0:
+            time.sleep(left)
+        self._since, self._seconds = turn, seconds
 
     def wait_until_told(self) -> None:
-        """Until a response told of the step, and what is written from now on is of a later second."""
+        """Until a response has shown the step."""
         eventually("a request of the operator's", self._told.is_set)
-        time.sleep(1.1)
 
     def headers(self, _: Request, headers: CIMultiDict[str]) -> None:
         """The Date."""
@@ -79,7 +81,7 @@ class ServerClock(Filter):
 
     def _shown(self, found: re.Match[bytes]) -> bytes:
         written = datetime.fromisoformat(found[1].decode())
-        if written.timestamp() <= self._since:
+        if written.timestamp() < self._since:
             return found[0]
         shown = (written + timedelta(seconds=self._seconds)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return found[0].replace(found[1], shown.encode())

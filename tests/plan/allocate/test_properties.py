@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import Minima
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import WORKER
+from elastic_worker.contract import ROLE_WORKER
 from tests.plan.allocate import worlds
 from tests.plan.allocate.world import carried_out, make_shape
 from tests.plan.allocate.worlds import autoscaled, shared_snapshots, snapshots
@@ -32,9 +32,9 @@ def loads(snapshot, granted, *, now):
     for job in snapshot.jobs:
         grant = granted[job.uid]
         for member in job.members:
-            if now or member.uid in grant.keep:
+            if now or member.uid in grant.assignment.keep:
                 held[member.node].update(member.requests)
-        for slot in grant.create:
+        for slot in grant.assignment.create:
             if slot.node is not None and (slot.ready or not now):
                 held[slot.node].update((job.master if slot.role == "master" else job.worker).requests)
     return held
@@ -55,7 +55,7 @@ def test_no_node_is_promised_more_than_it_has_now_or_soon(clusters, data):
 def test_pods_are_only_created_on_usable_nodes(clusters, data):
     snapshot = data.draw(CLUSTERS[clusters])
     usable = {n.name for n in snapshot.nodes if n.usable}
-    assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.create)
+    assert all(slot.node in usable for grant in allocate(snapshot).values() for slot in grant.assignment.create)
 
 
 @given(snapshots(SHAPES))
@@ -63,8 +63,8 @@ def test_members_are_kept_or_released_and_replicas_count_what_is_kept_and_comes(
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         grant = granted[job.uid]
-        assert sorted(grant.keep + grant.release) == sorted(m.uid for m in job.members)
-        assert grant.replicas == len(grant.keep) + len(grant.create)
+        assert sorted(grant.assignment.keep + grant.assignment.release) == sorted(m.uid for m in job.members)
+        assert grant.assignment.replicas == len(grant.assignment.keep) + len(grant.assignment.create)
 
 
 @pytest.mark.parametrize("clusters", WITHOUT_POOLS)
@@ -74,22 +74,22 @@ def test_every_size_is_zero_or_allowed_or_below_the_minimum_with_nothing_new(clu
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         grant = granted[job.uid]
-        masters = [m for m in job.members if m.role == "master" and m.uid in grant.keep]
-        complete = masters or any(s.role == "master" for s in grant.create)
-        if not (complete and grant.replicas in job.sizes):
-            assert not grant.create
-            assert grant.replicas < job.sizes[0] or not complete
-            assert grant.replicas <= job.sizes[-1]
+        masters = [m for m in job.members if m.role == "master" and m.uid in grant.assignment.keep]
+        complete = masters or any(s.role == "master" for s in grant.assignment.create)
+        if not (complete and grant.assignment.replicas in job.sizes):
+            assert not grant.assignment.create
+            assert grant.assignment.replicas < job.sizes[0] or not complete
+            assert grant.assignment.replicas <= job.sizes[-1]
 
 
 @given(snapshots(SHAPES))
 def test_new_workers_take_the_lowest_indices_that_no_pod_has(snapshot):
     granted = allocate(snapshot)
     for job in snapshot.jobs:
-        new = [s.index for s in granted[job.uid].create if s.role == "worker"]
-        held = job.taken_indices | {m.index for m in job.members if m.role == "worker"}
+        new = [s.index for s in granted[job.uid].assignment.create if s.role == "worker"]
+        held = job.used_indices | {m.index for m in job.members if m.role == "worker"}
         assert new == [i for i in range(50) if i not in held][: len(new)]
-        assert sum(s.role == "master" for s in granted[job.uid].create) <= 1
+        assert sum(s.role == "master" for s in granted[job.uid].assignment.create) <= 1
 
 
 @given(snapshots(SHAPES))
@@ -97,10 +97,10 @@ def test_a_master_only_goes_when_no_worker_stays_and_no_second_one_comes_to_it(s
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         grant = granted[job.uid]
-        stays = [m.role for m in job.members if m.uid in grant.keep]
-        goes = [m.role for m in job.members if m.uid in grant.release]
+        stays = [m.role for m in job.members if m.uid in grant.assignment.keep]
+        goes = [m.role for m in job.members if m.uid in grant.assignment.release]
         assert not ("master" in goes and "worker" in stays)
-        assert [*stays, *(slot.role for slot in grant.create)].count("master") <= 1
+        assert [*stays, *(slot.role for slot in grant.assignment.create)].count("master") <= 1
 
 
 @in_any_cluster
@@ -113,7 +113,7 @@ def test_the_order_of_the_input_changes_nothing(clusters, data, random):
 
 
 def sizes_of(granted):
-    return {uid: grant.replicas for uid, grant in granted.items()}
+    return {uid: grant.assignment.replicas for uid, grant in granted.items()}
 
 
 @given(snapshots())
@@ -121,7 +121,7 @@ def test_what_was_carried_out_is_decided_again(snapshot):
     first = allocate(snapshot)
     second = allocate(carried_out(snapshot, first))
     assert sizes_of(second) == sizes_of(first)
-    assert not any(grant.create or grant.release for grant in second.values())
+    assert not any(grant.assignment.create or grant.assignment.release for grant in second.values())
 
 
 @given(snapshots())
@@ -129,7 +129,7 @@ def test_while_pods_are_still_leaving_nothing_more_is_released_and_nothing_chang
     first = allocate(snapshot)
     second = allocate(carried_out(snapshot, first, gone=False, only_ready=True))
     assert sizes_of(second) == sizes_of(first)
-    assert not any(grant.release for grant in second.values())
+    assert not any(grant.assignment.release for grant in second.values())
 
 
 @pytest.mark.parametrize("clusters", WITHOUT_POOLS)
@@ -138,7 +138,7 @@ def test_with_pods_of_all_shapes_it_comes_to_rest(clusters, data):
     snapshot = data.draw(CLUSTERS[clusters])
     for _ in range(6):
         granted = allocate(snapshot)
-        if not any(grant.create or grant.release for grant in granted.values()):
+        if not any(grant.assignment.create or grant.assignment.release for grant in granted.values()):
             return
         snapshot = carried_out(snapshot, granted)
     raise AssertionError("still changing after six rounds without an outside change")
@@ -152,7 +152,7 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     for tier in Tier:
         minima.serve(tier)
         give_back(state)
-    for entry in state.entries:
+    for entry in state.roster.entries:
         for member in list(state.released(entry)):
             if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
                 raise AssertionError(f"{member.uid} could stay without anything being moved")
@@ -161,13 +161,15 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
 
 
 def _assert_needed(state, entry, member):
-    mark = state.mark()
-    seats = [(other, seat) for other in state.entries for seat in other.seats]
+    mark = state.journal.mark()
+    seats = [(other, seat) for other in state.roster.entries for seat in other.seats]
     for other, seat in seats:
-        state.stand(other, seat)
+        state.unseat(other, seat)
     state.restore(entry, member)
-    seated = all(seat_all(state, other, master=s.role != WORKER, workers=int(s.role == WORKER)) for other, s in seats)
-    state.roll_back(mark)
+    seated = all(
+        seat_all(state, other, master=s.role != ROLE_WORKER, workers=int(s.role == ROLE_WORKER)) for other, s in seats
+    )
+    state.journal.roll_back(mark)
     assert not seated, f"{member.uid} was taken needlessly"
 
 
@@ -177,7 +179,7 @@ def test_a_minimum_that_was_not_given_does_not_fit_into_what_is_left(snapshot):
     held = loads(snapshot, granted, now=False)
     for job in snapshot.jobs:
         if (
-            granted[job.uid].replicas
+            granted[job.uid].assignment.replicas
             or not job.wants
             or (job.failed_size is not None and job.sizes[0] >= job.failed_size)
         ):

@@ -26,8 +26,8 @@ CASES = {
         [make_job("a", 1, 2, takes=False)],
         Limit.INSUFFICIENT_NODES,
         "0 of 2 pods, 1 at least. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 4. Add a node,"
-        " or wait. Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it"
-        " tried at once, or wait.",
+        " or wait. No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to"
+        " have it tried at once, or wait.",
     ),
     "suspended": ([make_node("n1", 4)], [make_job("a", 1, 2, wants=False)], Limit.SUSPENDED, ""),
     "ending": (
@@ -105,7 +105,7 @@ CASES = {
         "0 of 1 pod. 1 more needs 2 cpu on one node; GPUs are free, but 1 usable node is short of cpu. Ask for less per"
         " pod, free some, or wait.",
     ),
-    "no node has so much CPU": (
+    "no node has this much CPU": (
         [make_node("n1", 4, cpu=16)],
         [make_job("b", 1, shape=make_shape(1, cpu=32))],
         Limit.INSUFFICIENT_CPU_OR_MEMORY,

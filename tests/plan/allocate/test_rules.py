@@ -125,6 +125,11 @@ PLACES = {
         (make_job("a", 1, shape=make_shape(host_ports=PORT)),),
         {"a": "+m0@n2"},
     ),
+    "a host port that a pod on its way out still has is for soon": Case(
+        (make_node("n1", 2, leaving_ports=PORT),),
+        (make_job("a", 1, shape=make_shape(host_ports=PORT)),),
+        {"a": "~m0@n1"},
+    ),
     "8 GPUs on two nodes hold no pod of 8": Case(
         (make_node("n1", 4), make_node("n2", 4)), (make_job("a", shape=GPU8),), {"a": ""}
     ),
@@ -170,7 +175,7 @@ SIZES = {
         TWO, (make_job("a", 1, 3, on="n1 - n2"),), {"a": "m0 w1 +w0@n1"}
     ),
     "an index whose pod still exists is skipped": Case(
-        TWO, (make_job("a", 1, 3, on="n1 - n2", taken_indices=frozenset({0, 2})),), {"a": "m0 w1 +w3@n1"}
+        TWO, (make_job("a", 1, 3, on="n1 - n2", used_indices=frozenset({0, 2})),), {"a": "m0 w1 +w3@n1"}
     ),
     "a lost master is replaced": Case(TWO, (make_job("a", 2, 2, on="- n1"),), {"a": "w0 +m0@n1"}),
     "a lost master is replaced at the cost of the job's own surplus": Case(
@@ -195,7 +200,7 @@ GROWTH = {
         (make_job("b", 1, 4, on="n1", age=9), make_job("a", 1, 4, on="n1")),
         {"a": "m0", "b": "m0 +w0@n1"},
     ),
-    "growth displaces nobody": Case(
+    "growth preempts nobody": Case(
         (make_node("n1", 3),),
         (make_job("a", 1, 3, on="n1", priority=9), make_job("b", 1, 3, on="n1 n1")),
         {"a": "m0", "b": "m0 w0"},
@@ -307,7 +312,7 @@ TAKING = {
         (make_job("a", on="n1", age=1), make_job("b", on="n1", age=9), make_job("c", priority=2)),
         {"a": "-m0", "b": "m0", "c": "~m0@n1"},
     ),
-    "a displaced job keeps what it can if its minimum fits elsewhere": Case(
+    "a preempted job keeps what it can if its minimum fits elsewhere": Case(
         (make_node("n1", 2, labels={"kind": "big"}), make_node("n2", 2)),
         (
             make_job("a", 2, on="n1 n1"),
@@ -328,7 +333,7 @@ TAKING = {
         (make_job("a", 2, on="n1"), make_job("b", 1, 3, on="n1 n1 n1")),
         {"a": "m0 ~w0@n1", "b": "m0 w0 -w1"},
     ),
-    "an older job that comes back does not displace a younger one of its priority": Case(
+    "an older job that comes back does not preempt a younger one of its priority": Case(
         (make_node("n1", 2),),
         (make_job("a", 2, age=9, holds=True), make_job("b", 2, on="n1 n1")),
         {"a": "", "b": "m0 w0"},

@@ -12,7 +12,7 @@ from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import JobDemand, Node
 from elastic_operator.settings import Settings
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
-from tests.plan.quota.cases import make_request
+from tests.plan.quota.cases import make_pending
 
 MOST = 2.2
 """How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
@@ -53,9 +53,9 @@ def borrowed(gpus: int) -> tuple[list[Node], JobDemand]:
 def waiting_pods_of_one_deployment(pods: int) -> None:
     """More than their team is entitled to, beside much that is borrowed."""
     nodes, borrower = borrowed(80)
-    requests = tuple(make_request(f"r{i:05}", team="owner", age=i) for i in range(pods))
+    pending = tuple(make_pending(f"r{i:05}", team="owner", age=i) for i in range(pods))
     teams = [make_team("owner", 8), make_team("borrower", 0)]
-    allocate(make_snapshot(nodes, [borrower], teams=teams, pending_pods=requests))
+    allocate(make_snapshot(nodes, [borrower], teams=teams, pending_pods=pending))
 
 
 def gang_under_a_limit(workers: int) -> None:
@@ -65,7 +65,7 @@ def gang_under_a_limit(workers: int) -> None:
     jobs = [make_job(f"j{i:05}", 1, 5, on=" ".join(places[i : i + 5]), age=i) for i in range(0, workers, 5)]
     gang = make_job("gang", workers // 2, priority=1)
     granted = allocate(make_snapshot(nodes, [*jobs, gang], teams=[make_team(guaranteed=workers, borrow=0)]))["gang"]
-    assert len(granted.create) == workers // 2
+    assert len(granted.assignment.create) == workers // 2
 
 
 def gang_against_one_job(workers: int) -> None:
@@ -73,7 +73,7 @@ def gang_against_one_job(workers: int) -> None:
     nodes, borrower = borrowed(workers)
     gang = make_job("gang", workers // 4, team="owner")
     teams = [make_team("owner", workers), make_team("borrower", 0)]
-    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].create) == workers // 4
+    assert len(allocate(make_snapshot(nodes, [borrower, gang], teams=teams))["gang"].assignment.create) == workers // 4
 
 
 def namespaces_without_a_policy(namespaces: int) -> None:
@@ -83,7 +83,7 @@ def namespaces_without_a_policy(namespaces: int) -> None:
     settings = Settings()
     snapshot = make_snapshot(nodes, jobs, teams=settings.default_parents, default_team=settings.default_team)
     allocation = allocate(snapshot)
-    assert all(len(allocation.share(uid).create) == 2 for uid in allocation)
+    assert all(len(allocation.assignment(uid).create) == 2 for uid in allocation)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def make_members(job, on, master, worker):
         shape = worker if role == "worker" else master
         if node != "-":
             where = None if node == "?" else node
-            members.append(Member(f"{job}-{role[0]}{number}", role, number, where, shape.requests, shape.host_ports))
+            members.append(
+                Member(f"{job}-{role[0]}{number}", role, number, where, shape.requests, shape.gpus, shape.host_ports)
+            )
     return tuple(members)
 
 
@@ -97,9 +99,9 @@ def grants(nodes, jobs, now=NOW, **more):
 
 def notation(grant: Grant) -> str:
     """`m0 w0 +w1@n2 ~w2@n1 -w3`: kept, to create now, to create soon, released."""
-    kept = [uid.rpartition("-")[2] for uid in grant.keep]
-    new = [f"{'+' if s.ready else '~'}{s.role[0]}{s.index}@{s.node or '?'}" for s in grant.create]
-    gone = [f"-{uid.rpartition('-')[2]}" for uid in grant.release]
+    kept = [uid.rpartition("-")[2] for uid in grant.assignment.keep]
+    new = [f"{'+' if s.ready else '~'}{s.role[0]}{s.index}@{s.node or '?'}" for s in grant.assignment.create]
+    gone = [f"-{uid.rpartition('-')[2]}" for uid in grant.assignment.release]
     return " ".join(kept + new + gone)
 
 
@@ -115,7 +117,7 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
     only_ready: pods were only created where room was free, and the first ones of a job only with its whole minimum.
     """
     jobs = tuple(_applied(job, granted[job.uid], only_ready) for job in snapshot.jobs)
-    released = {uid for grant in granted.values() for uid in grant.release}
+    released = {uid for grant in granted.values() for uid in grant.assignment.release}
     nodes = []
     for node in snapshot.nodes:
         going, whose = Counter(node.leaving), {ns: Counter(held) for ns, held in node.leaving_by.items()}
@@ -129,13 +131,15 @@ def carried_out(snapshot: Snapshot, granted: dict[str, Grant], *, gone=True, onl
 
 
 def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
-    members = [m for m in job.members if m.uid in grant.keep]
-    ready = [slot for slot in grant.create if slot.ready]
+    members = [m for m in job.members if m.uid in grant.assignment.keep]
+    ready = [slot for slot in grant.assignment.create if slot.ready]
     waits = only_ready and not members and (len(ready) < job.sizes[0] or all(s.role == "worker" for s in ready))
-    slots = [slot for slot in grant.create if slot.ready or not only_ready]
+    slots = [slot for slot in grant.assignment.create if slot.ready or not only_ready]
     reached = [size for size in job.sizes if len(members) <= size <= len(members) + len(slots)]
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.master if slot.role == "master" else job.worker
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
-    return replace(job, members=tuple(members), free_up_to=grant.replicas, holds_place=grant.replicas > 0)
+        members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports))
+    return replace(
+        job, members=tuple(members), free_up_to=grant.assignment.replicas, holds_place=grant.assignment.replicas > 0
+    )

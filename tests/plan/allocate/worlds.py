@@ -115,7 +115,9 @@ def _perhaps_asking(draw, job):
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
     shapes = {"master": job.master, "worker": job.worker}
-    pods = [Member(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role].requests) for role, i in free]
+    pods = [
+        Member(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role].requests, shapes[role].gpus) for role, i in free
+    ]
     since = NOW - draw(st.sampled_from([0, -10]))
     return with_members(replace(job, nodes_from=since), pods)
 
@@ -135,7 +137,7 @@ def _jobs(draw, name, free, shapes, delays):
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member(f"{name}-{role[0]}{index}", role, index, node, shape.requests))
+            members.append(Member(f"{name}-{role[0]}{index}", role, index, node, shape.requests, shape.gpus))
     delayed = delays and draw(st.integers(0, 3)) == 0
     failed = delays and draw(st.integers(0, 7)) == 0
     return JobDemand(
@@ -148,7 +150,7 @@ def _jobs(draw, name, free, shapes, delays):
         master=master,
         worker=worker,
         members=tuple(draw(st.permutations(members))),
-        taken_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
+        used_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
         holds_place=bool(members) or draw(st.booleans()),
         free_up_to=draw(st.integers(0, 8)) if delayed else 99,
         grow_after=NOW + 20 if delayed else 0.0,

@@ -11,7 +11,7 @@ def make_elastic_spec(**fields):
     return make_spec(runtime={"mode": "Elastic"}, **fields)
 
 
-def make_wish(*names, wish=1, fewest=2, most=4, **more):
+def make_membership(*names, wish=1, fewest=2, most=4, **more):
     """An annotation that names these pods."""
     members = [{"name": f"toy-{name}", "uid": f"uid-{name}"} for name in names]
     return json.dumps({"wish": wish, "members": members, "min": fewest, "max": most, **more})
@@ -28,7 +28,7 @@ def make_worker(index=0, **fields):
 def make_group(workers=1, **master):
     """A master and its workers; the master was told of them all."""
     names = ["master-0", *(f"worker-{i}" for i in range(workers))]
-    return (make_master(**{"membership": make_wish(*names), **master}), *(make_worker(i) for i in range(workers)))
+    return (make_master(**{"membership": make_membership(*names), **master}), *(make_worker(i) for i in range(workers)))
 
 
 def make_elastic_job(pods, /, *, spec=None, workers=None, last=None, **status):

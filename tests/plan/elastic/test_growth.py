@@ -65,7 +65,11 @@ def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help()
     assert demand.changed_at == START + 300
     snapshot = Snapshot(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
     grant = allocate(snapshot)["job-uid"]
-    assert (grant.limit, grant.wake_at, grant.create) == (Limit.SCALE_UP_DELAYED, START + 300 + HALF_AN_HOUR, ())
+    assert (grant.limit, grant.wake_at, grant.assignment.create) == (
+        Limit.SCALE_UP_DELAYED,
+        START + 300 + HALF_AN_HOUR,
+        (),
+    )
     assert "Run it in Elastic mode" in grant.message
 
 

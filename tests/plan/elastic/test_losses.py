@@ -17,7 +17,20 @@ from tests.plan.elastic.jobs import (
     make_master,
     make_worker,
 )
-from tests.plan.jobs import BOTH, START, at, ended, make_grant, make_spec, make_status, names, plan, reasons, see
+from tests.plan.jobs import (
+    BOTH,
+    START,
+    at,
+    ended,
+    make_grant,
+    make_spec,
+    make_status,
+    names,
+    plan,
+    reasons,
+    see,
+    with_facts,
+)
 
 
 def kinds(planned):
@@ -48,8 +61,8 @@ def test_a_lost_node_ends_no_incarnation():
 
 
 TOLD = Report("uid-master-0", START + 100, 1, "Running", members=("toy-master-0", "toy-worker-0", "toy-worker-1"))
-TRAINS = {"report": replace(TOLD, world_size=3), "heard": START + 197}
-NOT_ANSWERED = {"report": None, "heard": START + 197}
+TRAINS = {"report": replace(TOLD, world_size=3), "answered": START + 197}
+NOT_ANSWERED = {"report": None, "answered": START + 197}
 BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(), world_size=0)}
 
 
@@ -57,7 +70,7 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
     ("known", "node", "is_kept"),
     [
         (TRAINS, 0, True),
-        ({**TRAINS, "heard": START + 195}, 0, False),
+        ({**TRAINS, "answered": START + 195}, 0, False),
         ({**TRAINS, "report": replace(TOLD, members=TOLD.members[:2], world_size=2)}, 0, False),
         (TRAINS, -inf, False),
         (
@@ -71,10 +84,10 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
         (BETWEEN_GROUPS, 0, False),
         (BETWEEN_GROUPS, 131, True),
         (NOT_ANSWERED, 0, True),
-        ({**NOT_ANSWERED, "heard": None}, 0, True),
-        ({**NOT_ANSWERED, "heard": START + 195}, 0, False),
-        ({"report": replace(TOLD, master_uid="another", world_size=3), "heard": START + 197}, 0, True),
-        ({**TRAINS, "heard": -inf}, 0, False),
+        ({**NOT_ANSWERED, "answered": None}, 0, True),
+        ({**NOT_ANSWERED, "answered": START + 195}, 0, False),
+        ({"report": replace(TOLD, master_uid="another", world_size=3), "answered": START + 197}, 0, True),
+        ({**TRAINS, "answered": -inf}, 0, False),
     ],
     ids=[
         "it trains",
@@ -96,12 +109,12 @@ BETWEEN_GROUPS = {**TRAINS, "report": replace(TOLD, state="Forming", members=(),
 )
 def test_a_pod_on_a_node_that_is_not_ready_is_kept_while_the_master_says_that_it_trains(known, node, is_kept):
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
-    job = replace(make_elastic_job(pods), **known)
+    job = with_facts(make_elastic_job(pods), **known)
     seen = see(job, unready={"n2": node})
-    assert ("toy-worker-1" not in {pod.name for pod, _ in seen.gone}) is is_kept
+    assert ("toy-worker-1" not in {pod.name for pod, _ in seen.to_delete}) is is_kept
     assert (seen.training_nodes, seen.lost_nodes) == ({"n2"} if is_kept else set(), set() if is_kept else {"n2"})
-    if is_kept and known["heard"] is not None:
-        assert seen.wake_at == (known["heard"] + FRESH_SECONDS,)
+    if is_kept and known["answered"] is not None:
+        assert seen.wake_at == (known["answered"] + FRESH_SECONDS,)
 
 
 def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
@@ -109,21 +122,21 @@ def test_a_pod_that_its_master_has_given_up_is_named_with_its_node():
     grant = make_grant(keep=["master-0", "worker-0", "worker-1"])
     why = "process 77 (state D) cannot be ended by SIGKILL"
     told = replace(TOLD, members=TOLD.members[:2], given_up=(("toy-worker-1", why), ("toy-worker-9", why)))
-    job = replace(make_elastic_job(pods), **{**TRAINS, "report": told})
+    job = with_facts(make_elastic_job(pods), **{**TRAINS, "report": told})
     planned = plan(job, grant)
     assert planned.deletes == ()
     assert reasons(planned)["PodsGivenUp"] == ("True", "CannotBeEnded")
     [event] = [event for event in planned.events if event.reason == "PodsGivenUp"]
     assert f"toy-worker-1 on node n2: {why}" in event.message
     assert "toy-worker-9" not in event.message
-    again = replace(job, status=planned.status, report=TOLD)
+    again = with_facts(replace(job, status=planned.status), report=TOLD)
     assert reasons(plan(again, grant))["PodsGivenUp"] == ("False", "Over")
 
 
 def test_a_job_says_once_that_its_pods_train_on_a_node_that_is_not_ready_and_when_that_is_over():
     pods = (make_master(), make_worker(0), make_worker(1, node="n2"))
     grant = make_grant(keep=["master-0", "worker-0", "worker-1"])
-    job = replace(make_elastic_job(pods), **TRAINS)
+    job = with_facts(make_elastic_job(pods), **TRAINS)
     planned = plan(job, grant, unready={"n2": 0})
     assert (planned.deletes, planned.status.restarts) == ((), 0)
     assert [event.reason for event in planned.events if event.type == "Warning"] == ["NodesUnreachable"]

@@ -7,7 +7,7 @@ import pytest
 from elastic_api.status import Change, ConditionType, Metric
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group, make_master, make_worker
-from tests.plan.jobs import START, at, make_grant, plan, reasons
+from tests.plan.jobs import START, at, make_grant, plan, reasons, with_facts
 
 ALL = ["master-0", "worker-0"]
 
@@ -25,7 +25,7 @@ def make_report(*names, **fields):
 
 def planned(report, *, now=200, pods=None, spec=None, **status):
     pods = make_group(1) if pods is None else pods
-    job = replace(make_elastic_job(pods, spec=spec, **status), report=report)
+    job = with_facts(make_elastic_job(pods, spec=spec, **status), report=report)
     return plan(job, make_grant(keep=[f"{pod.role}-{pod.index}" for pod in pods]), now=now)
 
 
@@ -201,8 +201,7 @@ def test_a_new_generation_is_told_with_its_pause_once():
     (event,) = first.events
     assert event.reason == "GenerationFormed"
     assert (
-        event.message
-        == "Generation 5: 2 pods, 2 processes; because of Join; no step for 0.45 s; 2 steps are done again."
+        event.message == "Generation 5: 2 pods, 2 processes; because of Join; no step for 0.45 s; 2 steps are repeated."
     )
     assert first.status.membership_generation == 5
     assert planned(report, membership_generation=5).events == ()
@@ -224,7 +223,7 @@ def test_the_first_generation_has_no_pause_to_wait_for():
 
 def test_in_torchrun_mode_a_report_means_nothing():
     pods = (make_master(master_epoch=None), make_worker(0))
-    job = replace(make_elastic_job(pods, master_epoch=None), report=make_report("master-0", step=3))
+    job = with_facts(make_elastic_job(pods, master_epoch=None), report=make_report("master-0", step=3))
     job = replace(job, spec=job.spec.model_copy(update={"runtime": type(job.spec.runtime)()}))
     assert plan(job, make_grant(keep=ALL)).status.training is None
 

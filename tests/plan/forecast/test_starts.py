@@ -8,7 +8,7 @@ from elastic_api.status import Training
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.forecast.ends import known_ends
-from elastic_operator.plan.forecast.starts import MOST_STEPS, confidence, start_times
+from elastic_operator.plan.forecast.starts import MAX_STEPS, confidence, start_times
 from elastic_operator.plan.job.observation import Observation
 from tests.plan.allocate.world import NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.jobs import make_job as make_facts
@@ -80,7 +80,7 @@ def test_so_many_decisions_are_made_for_one_forecast_and_no_more():
     used = make_job("used", 100, on=" ".join(["n1"] * 100))
     snapshot = make_snapshot([node], [*jobs, used, make_job("waits", 80)])
     assert starts(snapshot, ends, "waits", steps=steps) == {}
-    assert len(steps) == MOST_STEPS
+    assert len(steps) == MAX_STEPS
 
 
 def test_a_forecast_agrees_with_the_life_that_it_foretells():
@@ -96,7 +96,7 @@ def test_a_forecast_agrees_with_the_life_that_it_foretells():
         granted = allocator.allocate(snapshot)
         jobs = []
         for job in snapshot.jobs:
-            share = granted.share(job.uid)
+            share = granted.assignment(job.uid)
             if job.uid.startswith("w") and share.replicas >= job.sizes[0] and job.uid not in lived:
                 lived[job.uid] = end - NOW
                 job = make_job(job.uid, job.sizes[0], on=" ".join(["n1"] * share.replicas), age=NOW - job.created)

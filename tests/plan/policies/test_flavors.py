@@ -24,7 +24,7 @@ def shape(*, resource: str = GPU, gpus: int = 1, **selector: str) -> PodShape:
 
 def demand(*, spec: JobSpec | None = None, **status) -> JobDemand:
     job = make_job([], spec=spec, status=make_status(target_replicas=0, replicas=0, **status))
-    return demand_of(observe(job, {}, START + 100), job_shape(shape(), shape(), flavors=(Flavor(),)))
+    return demand_of(observe(job, START + 100), job_shape(shape(), shape(), flavors=(Flavor(),)))
 
 
 def test_with_one_flavor_for_all_nodes_shapes_stay_the_objects_they_are():

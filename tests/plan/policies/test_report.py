@@ -11,11 +11,11 @@ from elastic_api.status import Condition
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.facts.team import Flavor, Quota
-from elastic_operator.plan.policies.report import Overview, Subject
+from elastic_operator.plan.policies.report import Overview, PolicyRef
 from elastic_operator.plan.policies.resolve import Problem, resolve
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_snapshot, make_team
 from tests.plan.policies.builders import make_policy
-from tests.plan.quota.cases import make_request, on
+from tests.plan.quota.cases import make_pending, on
 
 N8 = (make_node("n1", 8),)
 Numbers = tuple[int, int, int, int, int, int | None]
@@ -31,7 +31,7 @@ def report(
 ) -> PolicyStatus:
     """The status of that policy after a pass over the snapshot."""
     overview = Overview(allocate(snapshot).accounts, snapshot.jobs, stopped=stopped)
-    return overview.status(Subject(name, 3, problems), before=before or PolicyStatus(), now=now)
+    return overview.status(PolicyRef(name, 3, problems), before=before or PolicyStatus(), now=now)
 
 
 def numbers(snapshot: Snapshot, name: str = "a") -> Numbers:
@@ -140,7 +140,7 @@ def test_the_numbers_of_a_policy(case):
 
 def test_a_pod_that_waits_and_is_no_job_s_is_pending():
     full = (make_node("n1", 8, used=8, by="b"),)
-    assert numbers(make_snapshot(full, (), teams=TWO, pending_pods=(make_request(gpus=2),)))[4] == 2
+    assert numbers(make_snapshot(full, (), teams=TWO, pending_pods=(make_pending(gpus=2),)))[4] == 2
 
 
 def test_each_flavor_is_told_by_itself_and_all_are_summed_up():
@@ -246,7 +246,7 @@ def test_foreign_pods_that_pass_the_limit_are_told_with_the_numbers():
     team = make_team("a", 2, borrow=1)
     told = condition(report(make_snapshot(nodes, (), teams=(team,))), "ForeignOverLimit")
     assert (told.status, told.reason) == ("True", "ForeignPods")
-    assert "use 4 GPUs and may use 3; 4 are used by pods that are no job's" in told.message
+    assert "use 4 GPUs and may use 3; 4 are used by pods that belong to no job" in told.message
     assert (
         condition(report(make_snapshot(nodes, (), teams=(make_team("a", 2, borrow=2),))), "ForeignOverLimit").status
         == "False"

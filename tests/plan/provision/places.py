@@ -10,13 +10,13 @@ from tests.plan.allocate.world import NOW, make_job, make_members
 def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
     """A job that may ask for nodes since so many seconds; `waits` are its waiting pods, such as "m0 w0"."""
     job = make_job(name, low, high, nodes_from=NOW - since, holds=bool(waits), **more)
-    return replace(job, waiting=waiting_pods(job, waits), nodes_until=NOW + 900 if waits else 0.0)
+    return replace(job, provisioning_pods=waiting_pods(job, waits), nodes_until=NOW + 900 if waits else 0.0)
 
 
 def waiting_pods(job, text):
     """Pods without a node, by role and index."""
     every = [*make_members(job.uid, "?", job.master, job.worker)]
-    every += [Member(f"{job.uid}-w{i}", "worker", i, None, job.worker.requests) for i in range(9)]
+    every += [Member(f"{job.uid}-w{i}", "worker", i, None, job.worker.requests, job.worker.gpus) for i in range(9)]
     by_name = {member.uid.removeprefix(f"{job.uid}-"): member for member in every}
     return tuple(by_name[word] for word in text.split())
 
@@ -27,10 +27,16 @@ def with_pods_made(snapshot, granted):
 
 
 def _with_pods(job, grant):
-    kept = [pod for pod in (*job.members, *job.waiting) if pod.uid in grant.keep]
-    for slot in grant.create:
+    kept = [pod for pod in (*job.members, *job.provisioning_pods) if pod.uid in grant.assignment.keep]
+    for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         shape = job.master if slot.role == "master" else job.worker
-        kept.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.host_ports))
-    made = replace(job, members=(), waiting=(), holds_place=grant.replicas > 0, free_up_to=grant.replicas)
+        kept.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports))
+    made = replace(
+        job,
+        members=(),
+        provisioning_pods=(),
+        holds_place=grant.assignment.replicas > 0,
+        free_up_to=grant.assignment.replicas,
+    )
     return with_members(made, kept)

@@ -17,12 +17,12 @@ PASSES = 6
 @given(autoscaled())
 def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(snapshot):
     granted = allocate(snapshot)
-    waiting = {job.name for job in snapshot.jobs if job.waiting or _asks(granted[job.uid])}
-    assert not waiting & {name.partition("/")[2] for grant in granted.values() for name in grant.takers}
+    waiting = {job.uid for job in snapshot.jobs if job.provisioning_pods or _asks(granted[job.uid])}
+    assert not waiting & {uid for grant in granted.values() for uid in grant.takers}
 
 
 def _asks(grant):
-    return any(slot.node is None for slot in grant.create)
+    return any(slot.node is None for slot in grant.assignment.create)
 
 
 @given(autoscaled())
@@ -36,7 +36,7 @@ def test_it_comes_to_rest(snapshot):
         granted = allocate(snapshot)
         snapshot = with_pods_made(_left(snapshot), granted)
     granted = allocate(snapshot)
-    assert not any(grant.create or grant.release for grant in granted.values())
+    assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
 
 
 @given(autoscaled())

@@ -19,7 +19,7 @@ from tests.plan.allocate.world import (
     outcome,
 )
 from tests.plan.provision.places import asking, with_pods_made
-from tests.plan.quota.cases import make_request
+from tests.plan.quota.cases import make_pending
 
 FULL = [make_node("n1", 2, used=2)]
 
@@ -44,7 +44,7 @@ def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), nodes_from=NOW + 30)
     grant = grants(FULL, [job])["j"]
     assert (notation(grant), grant.limit, grant.wake_at) == ("", Limit.INSUFFICIENT_NODES, NOW + 30)
-    assert "New nodes are asked for from 1970-01-01T00:17:10Z on." in grant.message
+    assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
 def test_a_pass_is_due_when_the_delay_is_over():
@@ -68,8 +68,8 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     assert grant.limit == Limit.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
-        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are taken back, and it is"
-        " tried again later."
+        " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are taken back, and the"
+        " job is tried again later."
     )
 
 
@@ -176,8 +176,10 @@ def test_who_did_not_ask_before_asks_in_the_pass_in_which_it_may():
 
 
 def test_what_waiting_jobs_ask_for_is_summed_up_once_and_only_where_the_limit_is_near(monkeypatch):
-    looked_at, may_ask = [], node_requests.may_ask
-    monkeypatch.setattr(node_requests, "may_ask", lambda state, one: looked_at.append(one) or may_ask(state, one))
+    looked_at, may_request_nodes = [], node_requests.may_request_nodes
+    monkeypatch.setattr(
+        node_requests, "may_request_nodes", lambda state, one: looked_at.append(one) or may_request_nodes(state, one)
+    )
     jobs = [asking(f"asks-{number}", 2, waits="m0 w0") for number in range(50)]
     grants(FULL, jobs, teams=[make_team("team-a", 1000)])
     far = len(looked_at)
@@ -260,27 +262,27 @@ def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():
 
 def test_pods_are_withdrawn_while_pods_go_for_a_foreign_pod():
     snapshot = make_snapshot([make_node("n1", 1, leaving=1)], [asking("asks", 2, waits="m0 w0")])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == "-w0 -m0"
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "-w0 -m0"
 
 
 def test_nobody_begins_to_ask_while_a_foreign_pod_is_about_to_be_bound():
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == ""
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
 
 
 def test_nor_where_other_gpus_are_kept_for_their_owners():
     teams = [make_team("owner", 2, lend=0), make_team("team-a", 0), make_team("b", 1)]
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2)], teams=teams)
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == ""
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == ""
 
 
 def test_pods_that_wait_have_left_the_room_alone_that_is_free():
     snapshot = make_snapshot([make_node("n1", 1)], [asking("asks", 2, waits="m0 w0")])
-    request = make_request("r", nominated="n1", team="b")
-    assert notation(allocate(replace(snapshot, pending_pods=(request,)))["asks"]) == "m0 w0"
+    pod = make_pending("r", nominated="n1", team="b")
+    assert notation(allocate(replace(snapshot, pending_pods=(pod,)))["asks"]) == "m0 w0"
 
 
 def test_nobody_begins_to_ask_while_others_are_about_to_get_the_room():
@@ -313,7 +315,7 @@ def test_what_was_carried_out_is_decided_again(nodes):
     for _ in range(2):  # in the first pass, j leaves the room that there is to k
         snapshot = with_pods_made(snapshot, allocate(snapshot))
     granted = allocate(snapshot)
-    assert not any(grant.create or grant.release for grant in granted.values())
+    assert not any(grant.assignment.create or grant.assignment.release for grant in granted.values())
     assert notation(granted["j"]) == "m0 w0"
 
 

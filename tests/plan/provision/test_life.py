@@ -114,14 +114,14 @@ def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_
 def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
     found = demand(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))))
     assert [m.uid for m in found.members] == ["uid-master-0"]
-    assert [m.uid for m in found.waiting] == ["uid-worker-0"]
+    assert [m.uid for m in found.provisioning_pods] == ["uid-worker-0"]
     assert found.nodes_until == START + 1000
-    assert found.taken_indices == {0}
+    assert found.used_indices == {0}
 
 
 def test_pods_of_a_job_that_has_its_minimum_are_members_with_or_without_a_node():
     found = demand(waiting_job((*group(1), make_pod("worker-1", **PENDING))), now=120)
-    assert (len(found.members), found.waiting) == (3, ())
+    assert (len(found.members), found.provisioning_pods) == (3, ())
 
 
 def test_without_autoscaled_pools_they_are_members():
@@ -132,16 +132,19 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
     new = {**PENDING, "unschedulable": "", "unschedulable_since": None}
     job = waiting_job((make_pod("master-0", **new), make_pod("worker-0", **PENDING)), spec=make_spec(minReplicas=3))
     found = demand(job, now=120, pinnable=False)
-    assert ([m.uid for m in found.members], [m.uid for m in found.waiting]) == (["uid-master-0"], ["uid-worker-0"])
-    assert len(demand(job, now=120).waiting) == 2
+    assert ([m.uid for m in found.members], [m.uid for m in found.provisioning_pods]) == (
+        ["uid-master-0"],
+        ["uid-worker-0"],
+    )
+    assert len(demand(job, now=120).provisioning_pods) == 2
 
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1})
+    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
     found = with_members(demand(job), [new])
-    assert ([m.uid for m in found.members], found.waiting) == (["uid-master-0"], (new,))
-    assert found.taken_indices == {3}
+    assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
+    assert found.used_indices == {3}
 
 
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
@@ -200,7 +203,7 @@ def test_each_time_in_vain_doubles_the_time_to_the_next():
 
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
-    assert sorted(pod.name for pod, _ in seen.gone) == ["toy-master-0", "toy-worker-0"]
+    assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.live, seen.status.incarnation) == ((), 2)
 
 
@@ -241,4 +244,4 @@ def test_a_successor_finds_the_time_limit_in_the_pods_and_the_back_off_in_the_st
 
 def test_the_settings_say_whether_and_how_long_nodes_are_asked_for():
     asked = Settings.model_validate({"provisioning": "PendingPods", "provisioningDelaySeconds": 5})
-    assert (Settings().pending_pods, asked.pending_pods) == (None, Provisioning(5, 900))
+    assert (Settings().node_provisioning, asked.node_provisioning) == (None, Provisioning(5, 900))

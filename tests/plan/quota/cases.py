@@ -30,12 +30,12 @@ def came_out(case: Case) -> dict[str, int | str]:
     snapshot = replace(make_snapshot(case.nodes, case.jobs, teams=case.teams), **case.more)
     granted = allocate(snapshot)
     sizes = {uid for uid, wanted in case.expected.items() if isinstance(wanted, int)}
-    found = {uid: grant.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
+    found = {uid: grant.assignment.replicas if uid in sizes else notation(grant) for uid, grant in granted.items()}
     plans = {plan.uid: " ".join([plan.node, *(f"-{uid}" for uid in plan.victims)]) for plan in granted.nominations}
-    return {**found, **{request.uid: plans.get(request.uid, "") for request in snapshot.pending_pods}}
+    return {**found, **{pod.uid: plans.get(pod.uid, "") for pod in snapshot.pending_pods}}
 
 
-def make_request(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
+def make_pending(name="r", gpus=1, *, team="a", age=0, cpu=1, **more):
     """A foreign pod that waits."""
     return PendingPod(name, team, name, NOW - age, make_shape(gpus, cpu=cpu), **more)
 
@@ -50,7 +50,7 @@ def history(snapshot, passes=PASSES):
     releases = []
     for _ in range(passes):
         granted = allocate(snapshot)
-        releases.append(sorted(uid for grant in granted.values() for uid in grant.release))
+        releases.append(sorted(uid for grant in granted.values() for uid in grant.assignment.release))
         snapshot = carried_out(snapshot, granted)
     return releases, snapshot
 
@@ -63,4 +63,4 @@ def sizes(snapshot):
 def released(nodes, jobs, **more):
     """All that one pass lets go."""
     granted = allocate(make_snapshot(nodes, jobs, **more))
-    return sorted(uid for grant in granted.values() for uid in grant.release)
+    return sorted(uid for grant in granted.values() for uid in grant.assignment.release)

@@ -21,7 +21,7 @@ from tests.plan.allocate.world import (
     notation,
     outcome,
 )
-from tests.plan.quota.cases import PASSES, history, make_request, on, released, sizes
+from tests.plan.quota.cases import PASSES, history, make_pending, on, released, sizes
 
 GUARANTEED = (make_team("a", 4), make_team("b", 4))
 BORROWER = make_job("b", 1, 8, team="b", on=on("n1", 8))
@@ -93,13 +93,13 @@ def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
 def test_evicted_although_the_taker_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
     taker = make_job("a", team="a", shape=shape)
-    request = replace(make_request(), shape=shape)
-    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(request,))
+    pod = replace(make_pending(), shape=shape)
+    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(pod,))
 
 
 @pytest.mark.parametrize("why", ["its volume is bound to no node yet", "it has required anti-affinity"])
 def test_evicted_for_a_pod_whose_place_nobody_can_plan(why):
-    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_request(unplannable=why),))
+    assert not released(N8, [BORROWER], teams=GUARANTEED, pending_pods=(make_pending(unplannable=why),))
 
 
 def test_quota_fits_and_no_node_fits():
@@ -133,7 +133,7 @@ def test_a_freed_gpu_is_taken_by_an_unrelated_pod_and_the_gang_stays_below_its_m
     assert notation(again["a"]) == ""
     raised = replace(after, teams=(make_team("a", 4), make_team("b", 3)))
     again = allocate(raised)
-    assert again["b"].release == ("b-w2",)
+    assert again["b"].assignment.release == ("b-w2",)
     assert sizes(carried_out(raised, again)) == {"a": 4, "b": 3}
 
 
@@ -147,7 +147,7 @@ def test_a_victim_is_made_again_under_its_name_and_evicted_again_and_again():
     snapshot = make_snapshot(N8, [make_job("a", 4, team="a"), BORROWER], teams=GUARANTEED)
     for _ in range(PASSES):
         granted = allocate(snapshot)
-        assert not granted["b"].create
+        assert not granted["b"].assignment.create
         snapshot = carried_out(snapshot, granted)
 
 
@@ -159,7 +159,7 @@ def test_a_whole_job_is_made_again_and_evicted_again_and_again():
 
 
 def test_finished_pods_block_replacements():
-    job = make_job("a", 3, team="a", on="n1 - n1", taken_indices=frozenset({0, 1}))
+    job = make_job("a", 3, team="a", on="n1 - n1", used_indices=frozenset({0, 1}))
     assert outcome(N8, [job], teams=GUARANTEED) == {"a": "m0 w1 +w2@n1"}
 
 
@@ -167,8 +167,8 @@ def test_growth_restarts_the_leader():
     for high in range(2, 9):
         job = make_job("a", 1, high, team="a", on="n1")
         granted = allocate(make_snapshot(N8, [job], teams=GUARANTEED))["a"]
-        assert granted.keep == ("a-m0",)
-        assert {slot.role for slot in granted.create} == {"worker"}
+        assert granted.assignment.keep == ("a-m0",)
+        assert {slot.role for slot in granted.assignment.create} == {"worker"}
 
 
 def test_a_scale_down_leaves_waiting_jobs_asleep():
@@ -214,10 +214,10 @@ def test_equal_timestamps():
 def test_a_leader_is_killed_when_only_some_victims_are_deleted():
     gang = make_job("a", 4, team="a")
     first = allocate(make_snapshot(N8, [gang, BORROWER], teams=GUARANTEED))
-    deleted, rest = first["b"].release[:2], first["b"].release[2:]
+    deleted, rest = first["b"].assignment.release[:2], first["b"].assignment.release[2:]
     found = replace(BORROWER, members=tuple(m for m in BORROWER.members if m.uid not in deleted))
     successor = allocate(make_snapshot([make_node("n1", 8, leaving=2, by="b")], [gang, found], teams=GUARANTEED))
-    assert successor["b"].release == rest
+    assert successor["b"].assignment.release == rest
     assert successor["a"] == first["a"]
 
 
@@ -228,8 +228,8 @@ def test_a_leader_is_killed_between_delete_and_bind():
     for found, sign in ((leaving, "~"), (gone, "+")):
         successor = allocate(found)
         assert notation(successor["a"]) == " ".join(f"{sign}{pod}@n1" for pod in ("m0", "w0", "w1", "w2"))
-        assert not successor["b"].release
-        assert not successor["b"].create
+        assert not successor["b"].assignment.release
+        assert not successor["b"].assignment.create
 
 
 def test_a_job_that_could_never_run_holds_nothing_of_others_for_ever():

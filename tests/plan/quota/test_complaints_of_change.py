@@ -48,9 +48,9 @@ def test_a_namespace_is_relabelled_while_its_jobs_run():
     job = make_job("x", 1, 8, team="moving", on=on("n1", 6))
     other = make_job("b", 4, team="b")
     before = make_snapshot(N8, [job, other], teams=(make_team("a", 8), make_team("b", 4)), team_of={"moving": "a"})
-    assert not allocate(before)["x"].release
+    assert not allocate(before)["x"].assignment.release
     after = replace(before, team_of={"moving": "b", "b": "b"})
-    assert allocate(after)["x"].release
+    assert allocate(after)["x"].assignment.release
     releases, end = history(after)
     assert not any(releases[1:])
     assert sizes(end)["b"] == 4

@@ -73,7 +73,7 @@ def test_whose_limit_is_reached_is_told_with_what_to_do(per_namespace, who):
 def test_what_plain_pods_of_other_namespaces_hold_of_the_limit_is_told():
     nodes = (make_node("n1", 8, used=4, by="evil"),)
     message = allocate(snapshot(make_job("v", team="v"), nodes=nodes, borrowing={"limit": 4}))["v"].message
-    assert "may use 4 and uses 4, 4 of them in pods that are no job's. No GPUQuotaPolicy" in message
+    assert "may use 4 and uses 4, 4 of them by pods that belong to no job. No GPUQuotaPolicy" in message
 
 
 def test_of_all_on_the_way_that_one_is_named_whose_share_would_be_passed():
@@ -119,7 +119,7 @@ def test_what_one_namespace_asks_new_nodes_for_keeps_no_other_from_its_share_of_
     waits = asking("x", 1, waits="m0", shape=make_shape(4), team="x", age=9)
     nodes = (make_node("n1", 2), make_node("n2", 2))
     granted = allocate(snapshot(waits, make_job("y", 2, team="y"), nodes=nodes, teams=(), borrowing={"limit": 4}))
-    assert {uid: grant.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
+    assert {uid: grant.assignment.replicas for uid, grant in granted.items()} == {"x": 0, "y": 2}
 
 
 def test_a_guarantee_is_taken_back_from_them_as_ever():

@@ -9,14 +9,14 @@ from itertools import permutations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.gangs import MOST_PODS
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES
+from elastic_operator.plan.allocation.gangs import MAX_PODS
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Brake, Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
-from tests.plan.quota.cases import Case, came_out, make_request, on
+from tests.plan.quota.cases import Case, came_out, make_pending, on
 
 TWO4 = (make_node("n1", 4), make_node("n2", 4))
 HALVES = (make_team("a", 4), make_team("b", 4))
@@ -26,7 +26,7 @@ OLD, YOUNG = 9, 1
 
 def gang(count, gpus=1, *, name="g", **more):
     """So many pods of one gang, which all wait, the first one first."""
-    return tuple(make_request(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
+    return tuple(make_pending(f"{name}{i}", gpus, gang=name, age=50 - i, **more) for i in range(count))
 
 
 def waiting(*pods):
@@ -53,10 +53,10 @@ PLANS = {
         waiting(*gang(2), *gang(1, name="h", priority=-1)),
     ),
     "nobody goes for a gang one pod of which fits nowhere": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_request("r", 5, gang="g"))
+        TWO4, HALVES, (ON_ALL,), {"b": 8, "g0": "", "r": ""}, waiting(*gang(1), make_pending("r", 5, gang="g"))
     ),
     "a gang that does not fit keeps nobody after it from its place": Case(
-        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_request("r"))
+        TWO4, HALVES, (ON_ALL,), {"b": 7, "g0": "", "g1": "", "r": "n2 -b-w6"}, waiting(*gang(2, 4), make_pending("r"))
     ),
     "what is promised to a part stays promised, and the others have theirs": Case(
         TWO4,
@@ -77,7 +77,7 @@ PLANS = {
         HALVES,
         (ON_ALL,),
         {"b": 6, "g0": "n2 -b-w6", "g1": "n1 -b-w2", "z": ""},
-        waiting(*gang(2, may_be_split=True), make_request("z", 2, cpu=999, gang="g", may_be_split=True)),
+        waiting(*gang(2, may_be_split=True), make_pending("z", 2, cpu=999, gang="g", may_be_split=True)),
     ),
     "of one that is beyond the guarantee as many as are within it": Case(
         TWO4,
@@ -120,22 +120,22 @@ def cluster(nodes, *, guaranteed, pending_pods, **more):
 
 
 def test_one_plan_is_made_for_all_nodes_of_a_large_gang_and_takes_no_gpu_too_many():
-    pods = 2 * MOST_NEW_PLACES
-    found = allocate(cluster(4 * MOST_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
+    pods = 2 * MAX_NEW_PLACES
+    found = allocate(cluster(4 * MAX_NEW_PLACES, guaranteed=pods * 8, pending_pods=gang(pods, 8)))
     assert len(found.nominations) == pods
     assert len({plan.node for plan in found.nominations}) == pods
-    assert sum(len(grant.release) for grant in found.values()) == pods * 8
+    assert sum(len(grant.assignment.release) for grant in found.values()) == pods * 8
 
 
 def test_in_one_pass_places_are_looked_for_for_so_many_pods_of_gangs_that_get_none_and_for_one_gang_at_least():
     def hopeless(name, count):
         """A gang all of which but its last pod fits; no two of these ask for the same."""
-        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_request(f"{name}z", 9, gang=name))
+        return (*gang(count, name=name, cpu=1 + int(name[1:])), make_pending(f"{name}z", 9, gang=name))
 
-    few = [request for i in range(20) for request in hopeless(f"g{i}", 30)]
+    few = [pod for i in range(20) for pod in hopeless(f"g{i}", 30)]
     found = allocate(cluster(16, guaranteed=64, pending_pods=tuple(few)))
-    assert (len(found.nominations), len(found.tried_gangs)) == (0, MOST_PODS // 31)
-    large = hopeless("g0", MOST_PODS + 10)
+    assert (len(found.nominations), len(found.tried_gangs)) == (0, MAX_PODS // 31)
+    large = hopeless("g0", MAX_PODS + 10)
     assert allocate(cluster(64, guaranteed=400, pending_pods=large)).tried_gangs == {"g0"}
 
 
@@ -148,22 +148,22 @@ def test_what_was_decided_for_a_gang_is_decided_again_while_its_pods_are_nominat
         nominated = [replace(one, reserved=first[one.uid]) for one in snapshot.pending_pods[-count:]]
         later = allocator.allocate(replace(snapshot, pending_pods=(*snapshot.pending_pods[:-count], *nominated)))
         assert {plan.uid: plan.node for plan in later.nominations} == first
-        assert sum(len(grant.release) for grant in later.values()) == 64
+        assert sum(len(grant.assignment.release) for grant in later.values()) == 64
 
 
 @pytest.mark.parametrize("limit", ["for_one", "in_all"])
-def test_a_gang_counts_as_one_taker_to_the_brakes(limit):
-    brakes = Brakes(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
-    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), brakes=brakes)
+def test_a_gang_counts_as_one_taker_to_the_limits(limit):
+    limits = EvictionLimits(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
+    snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
-    assert (len(found.nominations), found.braked) == (4, ()), "the first of its team in a minute may pass"
+    assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
     gone = {f"{i}": Taker("a", "another") for i in range(5)}
-    found = allocate(replace(snapshot, brakes=replace(brakes, gone=gone)))
-    assert (len(found.nominations), [braked.wanted for _, braked in found.braked]) == (0, [32])
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
+    assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
     gone = {f"{i}": Taker("a", "g") for i in range(5)}
-    assert len(allocate(replace(snapshot, brakes=replace(brakes, gone=gone))).nominations) == 4
-    found = allocate(replace(snapshot, brakes=replace(brakes, firm=frozenset(Brake))))
-    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.braked]) == (0, [True])
+    assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
+    found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
+    assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
 
 
 def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_in_vain(monkeypatch):
@@ -179,18 +179,18 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
     snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
-        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MOST_TRIES", tries)
+        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_TRIES", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
-        assert allocator.unsettled == ({"high"} if tries == 1 else set())
-        assert [(request.uid, request.node) for request in found.nominations] == [("g0", "n2"), ("g1", "n2")]
+        assert allocator.preempted_in_vain == ({"high"} if tries == 1 else set())
+        assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 
 def test_the_order_in_which_pods_are_seen_changes_nothing():
-    requests = (*gang(2, 2), make_request("r", age=60))
+    pods = (*gang(2, 2), make_pending("r", age=60))
     seen = Counter(
         tuple(sorted((plan.uid, plan.node) for plan in allocate(snapshot).nominations))
-        for order in permutations(requests)
+        for order in permutations(pods)
         for snapshot in [replace(make_snapshot(TWO4, (ON_ALL,), teams=HALVES), pending_pods=order)]
     )
     assert len(seen) == 1
@@ -198,11 +198,11 @@ def test_the_order_in_which_pods_are_seen_changes_nothing():
 
 def test_a_gang_whose_places_others_take_in_the_same_pass_has_none_of_them():
     """The younger gang borrows first; then a team takes half of that by right."""
-    requests = (*gang(2, 4, team="b"),)
+    pods = (*gang(2, 4, team="b"),)
     jobs = (make_job("c", 4, team="c", age=0),)
     teams = (make_team("a"), make_team("b"), make_team("c", 4))
-    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=requests))
-    assert found["c"].replicas == 4
+    found = allocate(replace(make_snapshot(TWO4, jobs, teams=teams, now=NOW), pending_pods=pods))
+    assert found["c"].assignment.replicas == 4
     assert len(found.nominations) in {0, 2}
 
 
@@ -215,5 +215,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.taken.tally.going) == 16
+    assert len(state.preemptions.evictions.going) == 16
     assert state.journal.moves == moves

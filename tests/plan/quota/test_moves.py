@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import Brakes, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Taker
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -50,12 +50,12 @@ def decided(**more):
 
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     allocation = decided()
-    assert allocation.taken == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
-    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == (("a/a",), ("c/c",), ())
+    assert allocation.evicted_for == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
+    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == ({"a": "a/a"}, {"c": "c/c"}, {})
 
 
-def test_it_moves_where_a_brake_lets_fewer_pods_go_for_the_taker():
-    allocation = decided(brakes=Brakes(for_one=1))
-    assert allocation["b"].release == ("b-w0",)
-    assert allocation["c"].release == ()
-    assert {taker.team for taker in allocation.taken.values()} == {"a"}
+def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_taker():
+    allocation = decided(eviction_limits=EvictionLimits(for_one=1))
+    assert allocation["b"].assignment.release == ("b-w0",)
+    assert allocation["c"].assignment.release == ()
+    assert {taker.team for taker in allocation.evicted_for.values()} == {"a"}

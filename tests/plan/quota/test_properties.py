@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.brakes import taker_of
-from elastic_operator.plan.facts.snapshot import Brakes
+from elastic_operator.plan.allocation.eviction_limits import taker_of
+from elastic_operator.plan.facts.snapshot import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
@@ -37,14 +37,18 @@ def test_nothing_is_taken_from_a_job_that_is_not_preemptible(snapshot):
     granted = allocate(snapshot)
     for job in snapshot.jobs:
         if not job.preemptible and job.wants and len(job.members) in job.sizes and _has_master(job):
-            assert not granted[job.uid].release
+            assert not granted[job.uid].assignment.release
 
 
 @given(shared_snapshots(SHAPES))
 def test_a_job_that_is_not_preemptible_does_not_take_its_team_beyond_its_guarantee(snapshot):
     granted = allocate(snapshot)
     fixed = _use(snapshot, granted, now=False, only_fixed=True)
-    new = [j for j in snapshot.jobs if not j.preemptible and granted[j.uid].create and j.worker.gpus + j.master.gpus]
+    new = [
+        j
+        for j in snapshot.jobs
+        if not j.preemptible and granted[j.uid].assignment.create and j.worker.gpus + j.master.gpus
+    ]
     for team in (team for job in new for team in _path(snapshot, job.namespace)):
         assert fixed[team.name] <= team.quotas["default"].guaranteed, team.name
 
@@ -56,7 +60,7 @@ def test_a_team_within_its_guarantee_loses_nothing_to_others(snapshot):
     for job in snapshot.jobs:
         grant = granted[job.uid]
         path = _path(snapshot, job.namespace)
-        takers = [t for t in grant.takers if _namespace(snapshot, t) != job.namespace]
+        takers = [uid for uid in grant.takers if _namespace(snapshot, uid) != job.namespace]
         if takers and path:
             lowest = path[-1]
             assert any(before[team.name] > team.quotas["default"].guaranteed for team in path), lowest.name
@@ -68,7 +72,7 @@ def test_what_was_carried_out_is_decided_again(snapshot):
     assume(not _gives_up_closed_nodes(snapshot, first))  # else there are fewer GPUs than when it began
     second = allocate(carried_out(snapshot, first))
     assert sizes_of(second) == sizes_of(first)
-    assert not any(grant.create or grant.release for grant in second.values())
+    assert not any(share.create or share.release for share in map(second.assignment, second))
 
 
 @given(shared_snapshots(delays=False))
@@ -78,19 +82,19 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
     leaving = carried_out(snapshot, first, gone=False, only_ready=True)
     second = allocate(leaving)
     whole = [job.uid for job in leaving.jobs if len(job.members) >= job.sizes[0] and _has_master(job)]
-    assert not any(second[uid].release for uid in whole)
+    assert not any(second[uid].assignment.release for uid in whole)
 
 
 @given(shared_snapshots(SHAPES), st.integers(0, 4), st.integers(0, 6))
-def test_the_brakes_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
+def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
     allocator = Allocator()
-    for brakes in (Brakes(), Brakes(for_one, in_all)):
-        found, state = allocator.allocate(replace(snapshot, brakes=brakes)), allocator._state
-        going = [(uid, owner.team, taker) for uid, owner, taker in state.taken.going()]
-        assert found.taken == {
+    for limits in (EvictionLimits(), EvictionLimits(for_one, in_all)):
+        found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
+        going = [(uid, owner.team, taker) for uid, owner, taker in state.preemptions.going()]
+        assert found.evicted_for == {
             uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
         }
-        assert state.taken.tally.in_all == len(found.taken)
+        assert state.preemptions.evictions.in_all == len(found.evicted_for)
 
 
 @given(shared_snapshots(SHAPES), st.data())
@@ -149,14 +153,14 @@ def _held(snapshot, uids_of, *, only_fixed=False):
         if job.preemptible and only_fixed:
             continue
         kept = uids_of(job)
-        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.waiting) if m.uid in kept))
+        add(job.namespace, sum(m.requests[GPU] for m in (*job.members, *job.provisioning_pods) if m.uid in kept))
     return use
 
 
 def _use(snapshot, granted, *, now, only_fixed=False):
     use = _held(
         snapshot,
-        lambda job: {m.uid for m in job.members} if now else set(granted[job.uid].keep),
+        lambda job: {m.uid for m in job.members} if now else set(granted[job.uid].assignment.keep),
         only_fixed=only_fixed,
     )
     for node in snapshot.nodes if now else ():
@@ -166,7 +170,7 @@ def _use(snapshot, granted, *, now, only_fixed=False):
     for job in snapshot.jobs:
         if job.preemptible and only_fixed:
             continue
-        for slot in granted[job.uid].create:
+        for slot in granted[job.uid].assignment.create:
             if slot.ready or not now:
                 for team in _path(snapshot, job.namespace):
                     use[team.name] += (job.master if slot.role == "master" else job.worker).gpus
@@ -175,14 +179,16 @@ def _use(snapshot, granted, *, now, only_fixed=False):
 
 def _gives_up_closed_nodes(snapshot, granted):
     closed = {node.name for node in snapshot.nodes if not node.usable}
-    return any(m.node in closed and m.uid in granted[job.uid].release for job in snapshot.jobs for m in job.members)
+    return any(
+        m.node in closed and m.uid in granted[job.uid].assignment.release for job in snapshot.jobs for m in job.members
+    )
 
 
 def _growing(snapshot, granted, *, now):
     """Teams for which pods with GPUs are to be created."""
     found = {}
     for job in snapshot.jobs:
-        for slot in granted[job.uid].create:
+        for slot in granted[job.uid].assignment.create:
             shape = job.master if slot.role == "master" else job.worker
             if shape.gpus and (slot.ready or not now):
                 found |= {team.name: team for team in _path(snapshot, job.namespace)}
@@ -193,5 +199,5 @@ def _has_master(job):
     return any(m.role == "master" for m in job.members)
 
 
-def _namespace(snapshot, name):
-    return next(job.namespace for job in snapshot.jobs if f"{job.namespace}/{job.name}" == name)
+def _namespace(snapshot, uid):
+    return next(job.namespace for job in snapshot.jobs if job.uid == uid)

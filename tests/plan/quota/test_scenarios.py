@@ -90,7 +90,7 @@ def test_two_teams_on_four_gpus():
         jobs = [job for job in snapshot.jobs if job.uid == "a"] + others
         snapshot = _four_gpus(teams, jobs)
         granted = allocate(snapshot)
-        assert granted["a"].replicas == moment["a_pods"], moment["event"]
+        assert granted["a"].assignment.replicas == moment["a_pods"], moment["event"]
         snapshot = carried_out(snapshot, granted)
 
 
@@ -125,12 +125,12 @@ def _pod_state(job, index, grant):
     """Running, Releasing, Pending; Binding if there is room now, Pipelined if there will be (here or elsewhere)."""
     uid = f"{job['name']}-{index}"
     running = [i for i, pod in enumerate(job["pods"]) if pod["state"] == "Running"]
-    if index in running and uid in grant.keep:
+    if index in running and uid in grant.assignment.keep:
         return "Running"
-    waiting = [i for i in _by_order(job) if i not in running or f"{job['name']}-{i}" in grant.release]
+    waiting = [i for i in _by_order(job) if i not in running or f"{job['name']}-{i}" in grant.assignment.release]
     place = waiting.index(index) if index in waiting else len(waiting)
-    if place < len(grant.create):
-        return "Binding" if grant.create[place].ready and index not in running else "Pipelined"
+    if place < len(grant.assignment.create):
+        return "Binding" if grant.assignment.create[place].ready and index not in running else "Pipelined"
     return "Releasing" if index in running else "Pending"
 
 
@@ -164,7 +164,9 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests)
+        Member(
+            f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests, shape.gpus
+        )
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )

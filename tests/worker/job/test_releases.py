@@ -37,7 +37,9 @@ def start(job, **packages):
 def assert_operator_understands(job):
     """What the master shows is read by this release's operator, steps included."""
     body = json.dumps(job.status()).encode()
-    report = said.read(body, master_uid="", epoch=1, is_member_name=lambda name: name.startswith("toy-"), now=0.0)
+    report = said.read_report(
+        body, master_uid="", master_epoch=1, is_member_name=lambda name: name.startswith("toy-"), now=0.0
+    )
     assert report is not None, body
     assert report.step > 0
     assert {"Join", "Leave"} <= {change.reason for change in report.changes}

@@ -31,37 +31,14 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what the team uses once everything that leaves has left, `used_now` what it uses before, `leaving` what is
-    on its way out already. `planned` is the part of `used` that no pod holds yet (166).
-    `asked` is what pods will use that ask for new nodes: it counts under limits only, from the end of the pass on (49).
-    `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
-    our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all that it wants,
-    `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path that other
-    teams judge it by (111).
+    `used` is what the team uses once everything that leaves has left, `used_now` what the team uses before that, and
+    `leaving` what is on its way out already. `not_yet_held` is the part of `used` that no pod holds yet (166).
+    `on_new_nodes` is what pods that request new nodes will use: it counts under limits only, from the end of the pass
+    on (49). `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods
+    that are not our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all
+    that it wants, `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path
+    that other teams judge it by (111).
     """
-
-    __slots__ = (
-        "apart_from",
-        "asked",
-        "children",
-        "fixed",
-        "flavor",
-        "foreign",
-        "guaranteed",
-        "leaving",
-        "limit",
-        "outward",
-        "parent",
-        "path",
-        "planned",
-        "quota",
-        "requested",
-        "share",
-        "team",
-        "used",
-        "used_now",
-        "wanted",
-    )
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
         self.team, self.flavor = team, flavor
@@ -73,22 +50,23 @@ class Account:
         if parent:
             parent.children.append(self)
         self.path: tuple[Account, ...] = (self, *parent.path) if parent else (self,)
+        self.alone: tuple[Account, ...] = (self,)
         self.outward = self.path[1:] if parent and not team.has_policy else self.path
         self.apart_from: dict[Account, tuple[tuple[Account, ...], tuple[Account, ...]]] = {}
-        self.used = self.used_now = self.leaving = self.planned = self.asked = self.fixed = self.foreign = 0
+        self.used = self.used_now = self.leaving = self.not_yet_held = self.on_new_nodes = self.fixed = self.foreign = 0
         self.wanted = self.requested = self.share = 0
 
-    def charge(self, gpus: int, *, fixed: bool = False, planned: bool = False) -> None:
+    def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
         """Count that many GPUs more (or less) as used, here and in all accounts above."""
         for account in self.path:
             account.used += gpus
             if fixed:
                 account.fixed += gpus
-            if planned:
-                account.planned += gpus
+            if not_yet_held:
+                account.not_yet_held += gpus
 
     def tier(self, need: int) -> Tier:
-        """The right by which it may use `need` more, as other teams see it: the weakest right on the path."""
+        """The right by which the team may use `need` more, as other teams see it: the weakest right on the path."""
         tier = Tier.GUARANTEED
         for account in self.outward:
             after = account.used + need
@@ -114,10 +92,11 @@ def apart(one: Account, other: Account) -> tuple[tuple[Account, ...], tuple[Acco
 
     Two namespaces without a policy are compared by their own accounts, and with all other teams by their parent (111).
     """
+    if one.parent is other.parent and one is not other:
+        return one.alone, other.alone
     known = one.apart_from.get(other)
     if known is None:
-        siblings = one.parent is other.parent
-        ours, theirs = (one.path[::-1], other.path[::-1]) if siblings else (one.outward[::-1], other.outward[::-1])
+        ours, theirs = ((), ()) if one is other else (one.outward[::-1], other.outward[::-1])
         common = 0
         while common < min(len(ours), len(theirs)) and ours[common] is theirs[common]:
             common += 1

@@ -11,69 +11,70 @@ from collections.abc import Iterator
 from itertools import chain, count
 from math import inf
 
-from elastic_operator.plan.allocation.assignments import settle_readiness
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.assignments import mark_ready
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import split_gangs
-from elastic_operator.plan.allocation.node_requests import ask_for_nodes
+from elastic_operator.plan.allocation.node_requests import request_nodes
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
-_MOST_TRIES = 3
-"""A pass is served at most this often, until no job is broken up in vain (112), and then once more without gangs if one
-of them has only a part of its places.
+_MAX_TRIES = 3
+"""A pass is served at most this many times, until no whole job is preempted in vain (112), and then once more without
+gangs if one of them has only a part of its places.
 """
 
 
 class Allocator:
     """Allocates again and again, and keeps the state so that unchanged parts are not worked through again (38).
 
-    `unsettled` are the uids of takers for which a whole job still goes in vain in the last allocation (112).
+    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
     """
 
     def __init__(self) -> None:
         self._state: AllocationState | None = None
-        self.unsettled = frozenset[str]()
+        self.preempted_in_vain = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """What each job gets. The allocation returned before must not be read any more."""
         state = self._state = self._serve(snapshot)
-        settle_readiness(state)
-        ask_for_nodes(state)
+        mark_ready(state)
+        request_nodes(state)
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
-        """The state after a pass in which no whole job goes in vain (112) and no gang has a part of its places (144).
+        """The state after a pass in which no whole job is preempted in vain (112) and no gang has a part of its places
+        (144).
 
-        A job goes in vain if a taker of it has no pods at the end of the pass, or if each of its takers has just the
-        pods that it had. Then the pass is served again, and these takers may take no whole job. If others took the
-        places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the last
-        try, no gang gets any.
+        A job is preempted in vain if a taker of it has no pods at the end of the pass, or if each of its takers has
+        just the pods that it had. Then the pass is served again, and these takers may take no whole job. If others took
+        the places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the
+        last try, no gang gets any.
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
             state = state.renewed(snapshot) if state else AllocationState(snapshot)
             state.in_vain, state.split_gangs = in_vain, split
             serve(state)
-            self.unsettled = _took_in_vain(state) - in_vain
+            self.preempted_in_vain = _took_in_vain(state) - in_vain
             newly_split = split_gangs(state)
-            if not newly_split and (not self.unsettled or tries >= _MOST_TRIES):
+            if not newly_split and (not self.preempted_in_vain or tries >= _MAX_TRIES):
                 break
-            in_vain |= self.unsettled
-            split |= newly_split if tries < _MOST_TRIES else state.roster.gangs.keys()
+            in_vain |= self.preempted_in_vain
+            split |= newly_split if tries < _MAX_TRIES else state.roster.gangs.keys()
         assert state is not None, "served once at least"
         return state
 
 
 def _took_in_vain(state: AllocationState) -> frozenset[str]:
-    """The takers (uids) for which a whole job goes in vain."""
-    found = set[JobEntry]()
-    for entry in (entry for entry in state.displaced if entry.displaced and entry.gives):
-        as_before = not any(taker.seats or taker.gives for taker in entry.takers)
+    """The takers (uids) for which a whole job is preempted in vain."""
+    found = set[Entry]()
+    for entry in (entry for entry in state.preempted if entry.preempted and entry.loses_members):
+        as_before = not any(taker.seats or taker.loses_members for taker in entry.takers)
         found.update(taker for taker in entry.takers if as_before or not taker.size)
-    return frozenset(taker.job.uid for taker in found)
+    return frozenset(taker.demand.uid for taker in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
@@ -92,7 +93,7 @@ def next_change(snapshot: Snapshot) -> float:
         return teams.get(snapshot.team_of.get(job.namespace, ""))
 
     times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
-    waiting = (job for job in snapshot.jobs if job.waiting_since and len(job.members) < min(job.sizes, default=0))
+    waiting = (job for job in snapshot.jobs if job.waiting_since and job.lacks_minimum)
     waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
@@ -103,6 +104,11 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield job.takes_from
     if job.nodes_from is not None:
         yield job.nodes_from
+    yield from ends_of_protection(job, team)
+
+
+def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
+    """The times from which on others may have a running job go as a whole (epoch seconds)."""
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
-from elastic_operator.plan.allocation.node_requests import go_on_waiting, new_roles, seats_without_pods
+from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Slot
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
-def settle_readiness(state: AllocationState) -> None:
+def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
 
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
@@ -25,24 +25,24 @@ def settle_readiness(state: AllocationState) -> None:
             state.journal.set(entry, "seats", tuple(seats))
 
 
-def _can_be_made_now(state: AllocationState, entry: JobEntry, seat: Seat) -> bool:
+def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
-    ask = entry.ask(seat.role)
-    if not (seat.ready or state.board.use_now(ask, seat.node)):
+    requirements = entry.requirements(seat.role)
+    if not (seat.ready or state.board.use_now(requirements, seat.node)):
         if entry.promised:
-            state.board.keep_free(ask, seat.node)
+            state.board.keep_free(requirements, seat.node)
         return False
     path = entry.account.path if entry.account else ()
-    if any(account.used_now + ask.gpus > account.limit for account in path):
+    if any(account.used_now + requirements.gpus > account.limit for account in path):
         return False
     for account in path:
-        state.journal.set(account, "used_now", account.used_now + ask.gpus)
+        state.journal.set(account, "used_now", account.used_now + requirements.gpus)
     return True
 
 
-def assignment_of(state: AllocationState, entry: JobEntry) -> Assignment:
-    keep = tuple([member.uid for member in (*entry.kept, *go_on_waiting(entry))])
-    create = tuple(_slots(state, entry)) if entry.seats or entry.asks else ()
+def assignment_of(state: AllocationState, entry: Entry) -> Assignment:
+    keep = tuple([member.uid for member in (*entry.kept, *still_provisioning(entry))])
+    create = tuple(_slots(state, entry)) if entry.seats or entry.requests_nodes else ()
     return Assignment(
         replicas=len(keep) + len(create),
         keep=keep,
@@ -51,25 +51,25 @@ def assignment_of(state: AllocationState, entry: JobEntry) -> Assignment:
     )
 
 
-def _lets_go(entry: JobEntry) -> bool:
-    return entry.gives or bool(entry.job.waiting)
+def _lets_go(entry: Entry) -> bool:
+    return entry.loses_members or bool(entry.demand.provisioning_pods)
 
 
-def _leaving_order(entry: JobEntry) -> list[Member]:
-    return sorted((*entry.job.members, *entry.job.waiting), key=keep_order, reverse=True)
+def _leaving_order(entry: Entry) -> list[Member]:
+    return sorted((*entry.demand.members, *entry.demand.provisioning_pods), key=keep_order, reverse=True)
 
 
-def _slots(state: AllocationState, entry: JobEntry) -> Iterator[Slot]:
+def _slots(state: AllocationState, entry: Entry) -> Iterator[Slot]:
     """The pods to create, the master first; workers get the lowest free indices."""
     indices = _free_indices(entry)
     for role in new_roles(entry):
-        yield Slot(role, 0 if role == MASTER else next(indices), None, ready=True)
-    for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != MASTER):
-        node = state.board.nodes[seat.node].name if entry.ask(seat.role).shape.pinnable else None
-        yield Slot(seat.role, 0 if seat.role == MASTER else next(indices), node, seat.ready)
+        yield Slot(role, 0 if role == ROLE_MASTER else next(indices), None, ready=True)
+    for seat in sorted(seats_without_pods(entry), key=lambda s: s.role != ROLE_MASTER):
+        node = state.board.nodes[seat.node].name if entry.requirements(seat.role).shape.pinnable else None
+        yield Slot(seat.role, 0 if seat.role == ROLE_MASTER else next(indices), node, seat.ready)
 
 
-def _free_indices(entry: JobEntry) -> Iterator[int]:
-    pods = (*entry.job.members, *entry.job.waiting)
-    taken = entry.job.taken_indices | {pod.index for pod in pods if pod.role == WORKER}
+def _free_indices(entry: Entry) -> Iterator[int]:
+    pods = (*entry.demand.members, *entry.demand.provisioning_pods)
+    taken = entry.demand.used_indices | {pod.index for pod in pods if pod.role == ROLE_WORKER}
     return (i for i in count() if i not in taken)

@@ -38,14 +38,14 @@ class Board:
         self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
-        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), n.used_ports) for n in self.nodes]
+        self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
-        self._asks: dict[object, PodRequirements] = {}
-        self._ask_of: dict[int, tuple[PodShape, PodRequirements]] = {}
+        self._by_key: dict[object, PodRequirements] = {}
+        self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
         self._too_many: Mapping[PodRequirements, int] = {}
@@ -53,25 +53,26 @@ class Board:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def ask(self, shape: PodShape) -> PodRequirements:
+    def requirements(self, shape: PodShape) -> PodRequirements:
         """The requirements of `shape`; equal shapes have the same object."""
-        known = self._ask_of.get(id(shape))
+        known = self._by_shape.get(id(shape))
         if known is None:
-            known = self._ask_of[id(shape)] = shape, self._ask(shape)
+            known = self._by_shape[id(shape)] = shape, self._requirements(shape)
         return known[1]
 
-    def _ask(self, shape: PodShape) -> PodRequirements:
+    def _requirements(self, shape: PodShape) -> PodRequirements:
         where = (tuple(sorted(shape.node_selector.items())), repr(shape.affinity), shape.tolerations)
         key = (where, tuple(sorted(shape.requests.items())), shape.host_ports, shape.pinnable)
-        if key not in self._asks:
+        if key not in self._by_key:
             if where not in self._hosts:
                 self._hosts[where] = tuple(i for i in self.open if not misfit(shape, self.nodes[i]))
             hosts = self._hosts[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
-            gpus = sum(shape.requests.get(name, 0) for name in self.gpu_resources)
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._asks[key] = PodRequirements(shape, needs, scarce, shape.host_ports, gpus, hosts, frozenset(hosts))
-        return self._asks[key]
+            self._by_key[key] = PodRequirements(
+                shape, needs, scarce, shape.host_ports, shape.gpus, hosts, frozenset(hosts)
+            )
+        return self._by_key[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
         """What is free on the node once everything that leaves has left."""
@@ -85,9 +86,9 @@ class Board:
         """The host ports in use on the node once everything that leaves has left."""
         return self._soon[node].ports
 
-    def fits(self, ask: PodRequirements, node: int) -> bool:
+    def fits(self, requirements: PodRequirements, node: int) -> bool:
         """Whether one more such pod has room on the node soon."""
-        return node in ask.host_set and self._soon[node].fits(ask)
+        return node in requirements.host_set and self._soon[node].fits(requirements)
 
     def fits_load(self, requests: Resources, ports: Collection[HostPort], node: int) -> bool:
         """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
@@ -96,46 +97,46 @@ class Board:
         return all(free.get(name, 0) >= n for name, n in requests.items() if n > 0) and not collide(ports, room.ports)
 
     def fits_without(
-        self, ask: PodRequirements, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]
+        self, requirements: PodRequirements, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]
     ) -> bool:
         """Whether one more such pod would have room on the node if these loads went."""
-        if node not in ask.host_set:
+        if node not in requirements.host_set:
             return False
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
         for requests, ports in going:
             after.give(requests, ports)
-        return after.fits(ask)
+        return after.fits(requirements)
 
-    def find(self, ask: PodRequirements, near: Collection[int] = ()) -> Spot | None:
+    def find(self, requirements: PodRequirements, near: Collection[int] = ()) -> Spot | None:
         """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
         soon = None
-        for node in self._in_order(ask, near):
-            if self._soon[node].fits(ask):
-                if self._now[node].fits(ask):
+        for node in self._in_order(requirements, near):
+            if self._soon[node].fits(requirements):
+                if self._now[node].fits(requirements):
                     return Spot(node, ready=True)
                 soon = node if soon is None else soon
         return None if soon is None else Spot(soon, ready=False)
 
-    def _in_order(self, ask: PodRequirements, near: Collection[int]) -> Iterator[int]:
+    def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
-        name, need = ask.scarce
-        roomy = [i for i in near if i in ask.host_set and self._soon[i].free.get(name, 0) >= need]
+        name, need = requirements.scarce
+        roomy = [i for i in near if i in requirements.host_set and self._soon[i].free.get(name, 0) >= need]
         yield from sorted(roomy, key=self._preference)
-        if len(ask.hosts) <= _FEW_HOSTS:
-            yield from sorted((i for i in ask.hosts if i not in near), key=self._preference)
+        if len(requirements.hosts) <= _FEW_HOSTS:
+            yield from sorted((i for i in requirements.hosts if i not in near), key=self._preference)
             return
         for gpus in sorted(self._by_gpus):
-            if gpus >= ask.gpus or not ask.gpus:
-                yield from (i for i in self._by_gpus[gpus] if i in ask.host_set and i not in near)
+            if gpus >= requirements.gpus or not requirements.gpus:
+                yield from (i for i in self._by_gpus[gpus] if i in requirements.host_set and i not in near)
 
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def spots(self, ask: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
+    def spots(self, requirements: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
         """All places for one such pod, best first."""
-        fitting = [i for i in self._in_order(ask, near) if self._soon[i].fits(ask)]
-        found = [Spot(i, ready=self._now[i].fits(ask)) for i in fitting]
+        fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
+        found = [Spot(i, ready=self._now[i].fits(requirements)) for i in fitting]
         return sorted(found, key=lambda spot: not spot.ready)
 
     # -- changing ----------------------------------------------------------------------------------------------------
@@ -156,18 +157,18 @@ class Board:
                 before, known[number] = known[number], after
                 self._soon[number].replace((before.used,), before.used_ports, (after.used,), after.used_ports)
                 old, new = (before.used, before.leaving), (after.used, after.leaving)
-                self._now[number].replace(old, before.used_ports, new, after.used_ports)
+                self._now[number].replace(old, _ports_now(before), new, _ports_now(after))
                 self._reindex(number)
                 yield number, before, after
             self.nodes = tuple(known)
 
-    def settle(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
+    def place_members(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""
         total = total_of(requests for requests, _ in loads)
         ports = [port for _, taken in loads for port in taken]
         self._change(total, ports, node, True, -1, self._too_many)
 
-    def unsettle(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
+    def remove_member(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
         self._change(requests, ports, node, True, +1, {})
 
@@ -214,38 +215,43 @@ class Board:
     def _count_gpus(self, free: Mapping[str, int]) -> int:
         return sum(free.get(name, 0) for name in self.gpu_resources)
 
-    def is_free(self, ask: PodRequirements, node: int) -> bool:
+    def is_free(self, requirements: PodRequirements, node: int) -> bool:
         """Whether there is room for such a pod now, although pods that leave are still there."""
-        return self._now[node].fits(ask)
+        return self._now[node].fits(requirements)
 
-    def use_now(self, ask: PodRequirements, node: int) -> bool:
-        """Have a pod whose room is held use what is free now, if that is enough; tells whether it is."""
-        if not self.is_free(ask, node):
+    def use_now(self, requirements: PodRequirements, node: int) -> bool:
+        """Have a pod whose room is held use what is free now, if that is enough; returns whether it is."""
+        if not self.is_free(requirements, node):
             return False
-        self.keep_free(ask, node)
+        self.keep_free(requirements, node)
         return True
 
-    def keep_free(self, ask: PodRequirements, node: int) -> None:
+    def keep_free(self, requirements: PodRequirements, node: int) -> None:
         """Keep for such a pod what is free now and what becomes free, until its room is complete."""
-        room, load = self._now[node], (ask.shape.requests, ask.ports)
+        room, load = self._now[node], (requirements.shape.requests, requirements.ports)
         self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
 
-    def has_room(self, ask: PodRequirements) -> bool:
+    def has_room(self, requirements: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""
-        if self.known_short(ask, 1):
+        if self.known_short(requirements, 1):
             return False
-        if self.find(ask) is not None:
+        if self.find(requirements) is not None:
             return True
-        self.remember_short(ask, 1)
+        self.remember_short(requirements, 1)
         return False
 
-    def known_short(self, ask: PodRequirements, count: int) -> bool:
+    def known_short(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
-        return count >= self._too_many.get(ask, count + 1)
+        return count >= self._too_many.get(requirements, count + 1)
 
-    def remember_short(self, ask: PodRequirements, count: int) -> None:
+    def remember_short(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
-        self._too_many = {**self._too_many, ask: min(count, self._too_many.get(ask, count))}
+        self._too_many = {**self._too_many, requirements: min(count, self._too_many.get(requirements, count))}
+
+
+def _ports_now(node: Node) -> list[HostPort]:
+    """The host ports in use, those of what is leaving included."""
+    return [*node.used_ports, *node.leaving_ports]
 
 
 def _same_but_use(one: Node, other: Node) -> bool:

@@ -9,29 +9,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit, why_closed
 from elastic_operator.plan.allocation.free import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Resources
 
 UNBOUNDED = 1 << 30
-"""More pods than any cluster holds: the number for a shape that asks for nothing of a kind."""
+"""More pods than any cluster holds: the number for a shape that requests nothing of a kind."""
 
-Held = dict[int, dict[str, int]]
-"""By node, the amount of each resource that is held."""
+UsageByNode = dict[int, dict[str, int]]
+"""By node, the amount of each resource that pods hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Numbers about the nodes that suit pods of one shape (`ask.hosts`), and about suitable nodes that are closed now.
+    """Numbers about the nodes that suit pods of one shape (`requirements.hosts`), and about suitable nodes that are
+    closed now.
 
     `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that are short on
     nodes with enough GPUs. `largest` is the most of each resource on any one node. `closed` are the suitable nodes that
     take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
     """
 
-    ask: PodRequirements
+    requirements: PodRequirements
     fitting: int
     by_gpus: int
     free_gpus: int
@@ -43,90 +44,84 @@ class Supply:
 
 
 class Supplies:
-    """Supplies by shape, each counted when it is first asked for."""
+    """Supplies by shape, each counted when it is first needed."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
-        self._held: dict[str | None, Held] = {}
+        self._usage: dict[str | None, UsageByNode] = {}
         self._known: dict[PodRequirements, Supply] = {}
         self._times_alone: dict[tuple[str | None, PodRequirements], Mapping[int, int]] = {}
 
-    def of(self, ask: PodRequirements) -> Supply:
+    def of(self, requirements: PodRequirements) -> Supply:
         """The supply for pods of that shape."""
-        if ask not in self._known:
-            self._known[ask] = self._count(ask)
-        return self._known[ask]
+        if requirements not in self._known:
+            self._known[requirements] = self._count(requirements)
+        return self._known[requirements]
 
-    def without_others(self, entry: JobEntry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit beside those of the job if no other job had any."""
-        return self._without(None, entry, ask)
-
-    def on_empty_nodes(self, ask: PodRequirements) -> int:
+    def on_empty_nodes(self, requirements: PodRequirements) -> int:
         """The number of such pods that would fit if the nodes open to them were empty."""
-        return sum(self._times(ask, self._state.board.nodes[node].allocatable) for node in ask.hosts)
+        return sum(self._times(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts)
 
-    def without_others_of_team(self, entry: JobEntry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit beside those of the job if no other job of its team had any."""
-        return self._without(entry.team, entry, ask)
-
-    def _without(self, team: str | None, entry: JobEntry, ask: PodRequirements) -> int:
-        """The number of such pods that would fit if, of all jobs or of all of that team, only this entry had any.
+    def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
+        """The number of such pods that would fit if, of all jobs or of those of that team, only this one had any.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
-        alone = self._times_alone.get((team, ask))
+        alone = self._times_alone.get((team, requirements))
         if alone is None:
-            alone = {node: self._times(ask, self._freed(team, node, {})) for node in ask.hosts}
-            self._times_alone[team, ask] = alone
-        own = {node: load for node, load in _held_by(entry).items() if node in alone}
-        beside_own = sum(self._times(ask, self._freed(team, node, load)) for node, load in own.items())
+            alone = {node: self._times(requirements, self._freed(team, node, {})) for node in requirements.hosts}
+            self._times_alone[team, requirements] = alone
+        own = {node: load for node, load in _usage_of([entry]).items() if node in alone}
+        beside_own = sum(self._times(requirements, self._freed(team, node, load)) for node, load in own.items())
         return sum(alone.values()) - sum(alone[node] for node in own) + beside_own
 
-    def _count(self, ask: PodRequirements) -> Supply:
+    def _count(self, requirements: PodRequirements) -> Supply:
         board = self._state.board
-        gpu_needs = tuple(need for need in ask.needs if need[0] in board.gpu_resources)
-        others = tuple(need for need in ask.needs if need[0] not in board.gpu_resources)
-        free = {node: board.free_soon(node) for node in ask.hosts}
-        roomy = [node for node in ask.hosts if _times(gpu_needs, free[node])]
+        gpu_needs = tuple(need for need in requirements.needs if need[0] in board.gpu_resources)
+        others = tuple(need for need in requirements.needs if need[0] not in board.gpu_resources)
+        free = {node: board.free_soon(node) for node in requirements.hosts}
+        roomy = [node for node in requirements.hosts if _times(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
-        if any(collide(ask.ports, board.ports_soon(node)) for node in roomy):
+        if any(collide(requirements.ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
-            ask=ask,
-            fitting=sum(self._times(ask, free[n]) for n in ask.hosts if board.fits(ask, n)),
-            by_gpus=sum(_times(gpu_needs, free[node]) for node in ask.hosts),
-            free_gpus=sum(max(0, free[node].get(name, 0)) for node in ask.hosts for name, _ in gpu_needs),
-            all_gpus=sum(board.nodes[node].allocatable.get(name, 0) for node in ask.hosts for name, _ in gpu_needs),
+            requirements=requirements,
+            fitting=sum(self._times(requirements, free[n]) for n in requirements.hosts if board.fits(requirements, n)),
+            by_gpus=sum(_times(gpu_needs, free[node]) for node in requirements.hosts),
+            free_gpus=sum(max(0, free[node].get(name, 0)) for node in requirements.hosts for name, _ in gpu_needs),
+            all_gpus=sum(
+                board.nodes[node].allocatable.get(name, 0) for node in requirements.hosts for name, _ in gpu_needs
+            ),
             lacking=tuple(sorted(lacking)),
-            largest=self._largest(ask),
-            closed=self._closed(ask),
-            misfits=self._misfits(ask),
+            largest=self._largest(requirements),
+            closed=self._closed(requirements),
+            misfits=self._misfits(requirements),
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
-        if team not in self._held:
-            held_by = _held_by_jobs(self._state) if team is None else _held_by_all(self._state.by_team[team])
-            self._held[team] = held_by
+        if team not in self._usage:
+            roster = self._state.roster
+            self._usage[team] = _usage_of(roster.entries if team is None else roster.by_team[team])
         free = self._state.board.free_soon(node)
-        held: Mapping[str, int] = self._held[team].get(node, {})
+        held: Mapping[str, int] = self._usage[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}
 
-    def _times(self, ask: PodRequirements, free: Mapping[str, int]) -> int:
-        times = _times(ask.needs, free)
-        return min(times, 1) if ask.ports else times
+    def _times(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
+        times = _times(requirements.needs, free)
+        return min(times, 1) if requirements.ports else times
 
-    def _largest(self, ask: PodRequirements) -> Mapping[str, int]:
-        nodes = [self._state.board.nodes[i] for i in ask.hosts]
-        return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in ask.needs}
+    def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
+        nodes = [self._state.board.nodes[i] for i in requirements.hosts]
+        return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in requirements.needs}
 
-    def _closed(self, ask: PodRequirements) -> tuple[str, ...]:
+    def _closed(self, requirements: PodRequirements) -> tuple[str, ...]:
         board = self._state.board
         closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
-        return tuple(f"{node.name} is {why_closed(node)}" for node in closed if not misfit(ask.shape, node))
+        return tuple(f"{node.name} is {why_closed(node)}" for node in closed if not misfit(requirements.shape, node))
 
-    def _misfits(self, ask: PodRequirements) -> tuple[tuple[str, int], ...]:
-        reasons = Counter(misfit(ask.shape, node) for node in self._state.board.nodes)
+    def _misfits(self, requirements: PodRequirements) -> tuple[tuple[str, int], ...]:
+        reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)
         return tuple(sorted((reason, n) for reason, n in reasons.items() if reason))
 
 
@@ -135,30 +130,13 @@ def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
-def _held_by_jobs(state: AllocationState) -> Held:
-    """What all jobs hold, by node."""
-    loads = [[member.requests for _, member in residents.values()] for residents in state.residents]
-    for entry in state.entries:
-        for seat in entry.seats:
-            loads[seat.node].append(entry.ask(seat.role).shape.requests)
-    return {node: total_of(held) for node, held in enumerate(loads) if held}
-
-
-def _held_by_all(entries: Iterable[JobEntry]) -> Held:
+def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
     """What these jobs hold, by node."""
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
-        for node, load in _held_by(entry).items():
-            loads.setdefault(node, []).append(load)
-    return {node: total_of(held) for node, held in loads.items()}
-
-
-def _held_by(entry: JobEntry) -> Held:
-    """What one job holds, by node."""
-    loads: dict[int, list[Resources]] = {}
-    for member in entry.kept:
-        if member.uid in entry.at:
-            loads.setdefault(entry.at[member.uid], []).append(member.requests)
-    for seat in entry.seats:
-        loads.setdefault(seat.node, []).append(entry.ask(seat.role).shape.requests)
+        for member in entry.kept:
+            if member.uid in entry.at:
+                loads.setdefault(entry.at[member.uid], []).append(member.requests)
+        for seat in entry.seats:
+            loads.setdefault(seat.node, []).append(entry.requirements(seat.role).shape.requests)
     return {node: total_of(held) for node, held in loads.items()}

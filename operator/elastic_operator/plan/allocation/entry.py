@@ -9,8 +9,9 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
+from elastic_worker.contract import ROLE_MASTER
 
 
 class Seat(NamedTuple):
@@ -24,42 +25,48 @@ class Seat(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class JobEntry:
-    """One job, or one pending pod of others (`pending`, treated as a job of one pod), in this pass.
+class Entry:
+    """One job, or one pending pod of others, in this pass: what it keeps, and what it gets.
 
-    `rank` is its position in the order of jobs, 0 first; `team` is the name of its team. `account` is charged for its
-    GPUs (None: it asks for none). `sizes` are the sizes that it may reach. `staying` are the members that its own
-    limits let it keep, those to keep longest first; `kept` are the members that it keeps. `at` maps each member's uid
-    to the number of the node that it is counted on.
-
-    `served`: it has its minimum, or it keeps what it has. `displaced`: another job took all its pods. `reserves`: it is
-    not served, but its seats are held for it (37). `asks`: pods of it ask for new nodes, for what its minimum lacks
-    (49).
-
-    `losses` counts how often another team took pods of it in this pass. `takers` are the entries that took pods of it,
-    `took` the pods that it took. `at_rest` is its assignment in passes that do not change it.
+    A pending pod is treated as a job of one pod.
     """
 
-    job: JobDemand
+    demand: JobDemand
     rank: int
+    """The position in the order of jobs, 0 first."""
     team: str
+    """The name of the entry's team."""
     sizes: tuple[int, ...]
+    """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
     account: Account | None = None
+    """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)
+    """By uid of a member, the number of the node that the member is counted on."""
     staying: tuple[Member, ...] = ()
+    """The members that the entry's own limits let it keep, those to keep longest first."""
     kept: tuple[Member, ...] = ()
+    """The members that the entry keeps."""
     seats: tuple[Seat, ...] = ()
     served: bool = False
-    displaced: bool = False
-    reserves: bool = False
-    asks: bool = False
-    losses: int = 0
-    takers: tuple[JobEntry, ...] = ()
-    took: tuple[tuple[JobEntry, Member], ...] = ()
+    """Whether the entry has its minimum, or keeps what it has."""
+    preempted: bool = False
+    """Whether another entry took all its pods."""
+    saves_up: bool = False
+    """Whether the entry is not served, but its seats are held for it (37)."""
+    requests_nodes: bool = False
+    """Whether the entry requests new nodes, for what its minimum lacks (49)."""
+    times_preempted: int = 0
+    """The number of times that another team took pods of the entry in this pass."""
+    takers: tuple[Entry, ...] = ()
+    """The entries that took pods of this one."""
+    took: tuple[tuple[Entry, Member], ...] = ()
+    """The pods that this entry took, each with its owner."""
     pending: PendingPod | None = None
+    """The pending pod of others; None for a job."""
     at_rest: Assignment | None = None
+    """The entry's assignment in passes that do not change it."""
 
     @property
     def gang(self) -> str:
@@ -68,118 +75,110 @@ class JobEntry:
 
     @property
     def promised(self) -> bool:
-        """Whether it is a pending pod that a node is kept for."""
+        """Whether the entry is a pending pod that a node is kept for."""
         return self.pending is not None and self.pending.promised
 
     @property
-    def taker(self) -> str:
-        """The uid under which the brakes count it; the pods of a gang share one (144)."""
-        return self.gang or self.job.uid
-
-    @property
     def size(self) -> int:
-        """The number of pods that it keeps and gets."""
+        """The number of pods that the entry keeps and gets."""
         return len(self.kept) + len(self.seats)
 
     @property
-    def gives(self) -> bool:
-        """Whether it gives up any member."""
-        return len(self.kept) < len(self.job.members)
+    def loses_members(self) -> bool:
+        """Whether the entry gives up any member."""
+        return len(self.kept) < len(self.demand.members)
 
     @property
     def minimum(self) -> int:
-        """The smallest size that it may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
-        return self.job.sizes[0] if self.job.sizes else 0
+        """The smallest size that the job may run with; 0 for a job that gets no new pods (see `JobDemand.sizes`)."""
+        return self.demand.sizes[0] if self.demand.sizes else 0
 
     @property
     def has_master(self) -> bool:
-        """Whether it keeps a master or gets one."""
-        return bool(self.kept and self.kept[0].role == MASTER) or any(s.role == MASTER for s in self.seats)
+        """Whether the entry keeps a master or gets one."""
+        return bool(self.kept and self.kept[0].role == ROLE_MASTER) or any(s.role == ROLE_MASTER for s in self.seats)
 
     @property
     def starts_anew(self) -> bool:
-        """Whether it gets a new master in place of its old one. Then no member goes on, as a group ends with its master
-        (13).
+        """Whether the job gets a new master in place of its old one. Then no member goes on, because a group ends with
+        its master (13).
         """
-        had_master = bool(self.staying) and self.staying[0].role == MASTER
-        return had_master and self.gives and any(seat.role == MASTER for seat in self.seats)
+        had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
+        return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property
     def complete(self) -> bool:
-        """Whether it has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
-        return self.size >= self.minimum and (self.has_master or not self.job.sizes)
+        """Whether the entry has, or gets, its minimum. A job that gets no new pods counts as complete with any size."""
+        return self.size >= self.minimum and (self.has_master or not self.demand.sizes)
 
     @property
     def spare(self) -> int:
-        """The number of workers that it can lose without falling below its minimum.
+        """The number of workers that the job can lose without falling below its minimum.
 
         A job without a master counts as if it had one: its new master is still to come.
         """
         return max(0, self.size + (not self.has_master) - self.minimum)
 
+    def is_foreign(self, other: Entry) -> bool:
+        """Whether the other entry is of another team, or a pending pod of others: what goes for it is an eviction."""
+        return other.team != self.team or other.pending is not None
+
     def missing(self, size: int) -> tuple[bool, int]:
-        """What it lacks for `size`: whether the master, and how many workers."""
+        """What the entry lacks for `size`: whether the master, and how many workers."""
         no_master = not self.has_master
         return no_master, max(0, size - self.size - no_master)
 
     def gpus_missing(self, size: int) -> int:
-        """The GPUs of the pods that it lacks for `size`."""
+        """The GPUs of the pods that the entry lacks for `size`."""
         master, workers = self.missing(size)
         return self.master.gpus * master + self.worker.gpus * workers
 
     @property
     def next_size(self) -> int | None:
-        """The next larger size that it may reach; None if there is none."""
+        """The next larger size that the job may reach; None if there is none."""
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
     def takes(self, now: float) -> bool:
-        """Whether pods of others may go for it (139)."""
-        return self.job.takes and now >= self.job.takes_from
+        """Whether pods of others may go for the entry (139)."""
+        return self.demand.takes and now >= self.demand.takes_from
 
     def failed_at(self, size: int, now: float) -> bool:
         """Whether a try with that size failed and its back-off is not over."""
-        failed = self.job.failed_size
-        return failed is not None and size >= failed and now < self.job.failed_until
+        failed = self.demand.failed_size
+        return failed is not None and size >= failed and now < self.demand.failed_until
 
     def delayed_at(self, size: int, now: float) -> bool:
         """Whether that size is growth for which the job must still wait."""
-        return now < self.job.grow_at(size)
+        return now < self.demand.grow_at(size)
 
     def next_step(self, now: float) -> int | None:
-        """The next larger size that it may have now. If growth costs work, a larger step is worth it sooner (148)."""
+        """The next larger size that the job may have now. If growth costs work, a larger step is worth it sooner
+        (148).
+        """
         size = self.next_size
-        if size is None or size <= self.job.free_up_to or not self.job.growth_cost:
+        if size is None or size <= self.demand.free_up_to or not self.demand.growth_cost:
             return size
-        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.job.grow_at(size))
+        at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None
 
     def fits_more(self, count: int) -> bool:
-        """Whether `count` more pods, and the master if it lacks one, fit into its largest size."""
-        return self.size + count + (not self.has_master) <= self.job.sizes[-1]
+        """Whether `count` more pods, and the master if the job lacks one, fit into the job's largest size."""
+        return self.size + count + (not self.has_master) <= self.demand.sizes[-1]
 
-    def ask(self, role: str) -> PodRequirements:
-        """What a pod of that role asks of its node."""
-        return self.master if role == MASTER else self.worker
+    def requirements(self, role: str) -> PodRequirements:
+        """What a pod of that role requires of its node."""
+        return self.master if role == ROLE_MASTER else self.worker
 
     @property
     def near(self) -> frozenset[int]:
-        """The numbers of the nodes on which it has or gets pods."""
+        """The numbers of the nodes on which the entry has or gets pods."""
         return frozenset([self.at[m.uid] for m in self.kept if m.uid in self.at] + [s.node for s in self.seats])
 
     @property
     def gpus(self) -> int:
-        """The GPUs of the pods that it has and gets, by what its template asks for now."""
+        """The GPUs of the pods that the entry has and gets, by what its template requests now."""
         return self.master.gpus * self.has_master + self.worker.gpus * (self.size - self.has_master)
-
-    @property
-    def largest_gpus(self) -> int:
-        """The GPUs of its largest size."""
-        return self.gpus_at(self.sizes[-1]) if self.sizes else 0
-
-    def gpus_at(self, size: int) -> int:
-        """The GPUs of that size, master included."""
-        return self.master.gpus + self.worker.gpus * (size - 1)
 
 
 def keep_order(member: Member) -> tuple[bool, int, str]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
-from elastic_operator.plan.allocation.entry import JobEntry
-from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_asking
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
-from elastic_operator.plan.allocation.node_requests import may_ask
+from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.text import listed, pods
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
 """This many names are spelled out; the rest is counted."""
@@ -35,7 +35,7 @@ class Why:
 class _Need:
     """What a job is short of: `count` more pods of `role`, to reach `size`."""
 
-    entry: JobEntry
+    entry: Entry
     size: int
     role: str
     count: int
@@ -43,7 +43,7 @@ class _Need:
 
     @property
     def gpus(self) -> int:
-        return self.supply.ask.gpus
+        return self.supply.requirements.gpus
 
 
 _GROWS_LATER = (
@@ -51,8 +51,8 @@ _GROWS_LATER = (
     " or wait."
 )
 _TAKES_NOTHING = (
-    "Nobody makes way for it for now: it could not use what it was to get last. Edit the job to have it tried at once,"
-    " or wait."
+    "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
+    " at once, or wait."
 )
 _GROWS_LESS = (
     "growth costs the job what it did since its last checkpoint, so it waits until what it gains is worth that. Run it"
@@ -67,76 +67,76 @@ class Explainer:
         self._state = state
         self._supplies = Supplies(state)
 
-    def why(self, entry: JobEntry) -> Why:
+    def why(self, entry: Entry) -> Why:
         """Why the job gets what it gets."""
-        if not entry.job.wants:
+        if not entry.demand.wants:
             return Why(Limit.SUSPENDED, "")
-        if not entry.job.sizes:
+        if not entry.demand.sizes:
             return Why(Limit.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
         if waiting := self._why_waiting(entry):
             return waiting
-        if entry.size >= entry.job.sizes[-1]:
+        if entry.size >= entry.demand.sizes[-1]:
             return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
-        said = why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry))
-        if said:
-            return Why(*said)
+        if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
+            return Why(*refused)
         size = entry.next_size if entry.served else entry.sizes[0]
         assert size is not None, "a larger size is allowed, as neither flavor nor team rules it out"
         return self._why_no_more(entry, size)
 
-    def _why_waiting(self, entry: JobEntry) -> Why | None:
-        if entry.job.waiting and entry.served:
+    def _why_waiting(self, entry: Entry) -> Why | None:
+        if entry.demand.provisioning_pods and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
             return Why(Limit.WAITING_FOR_NODES, text)
-        if not entry.asks and not (entry.sizes and may_ask(self._state, entry)):
+        if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
         return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
-    def _why_no_more(self, entry: JobEntry, size: int) -> Why:
-        job = entry.job
+    def _why_no_more(self, entry: Entry, size: int) -> Why:
+        demand = entry.demand
         if entry.failed_at(size, self._state.now):
-            reason = job.failed_reason.rstrip(".") or "its pods found no place"
+            reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Why(Limit.SCALE_UP_FAILED, text, job.failed_until)
+            return Why(Limit.SCALE_UP_FAILED, text, demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
-            text = f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if job.growth_cost else _GROWS_LATER}"
-            return Why(Limit.SCALE_UP_DELAYED, text, job.next_growth(self._state.now))
-        said = why_quota(self._state, entry, size, _wanted(need))
-        if said:
-            return Why(*said)
-        if held := self._state.taken.braked.get(entry):
-            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {held.text}")
+            text = (
+                f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
+            )
+            return Why(Limit.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
+        if refused := why_quota(self._state, entry, size, _wanted(need)):
+            return Why(*refused)
+        if limited := self._state.preemptions.over_limit.get(entry):
+            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
-        text, wake_at = with_time_of_asking(entry, lacking.message, self._state.now)
-        if job.avoided:
-            text = f"{text} Avoided for now: {'; '.join(job.avoided[:_SHOWN])}."
+        text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
+        if demand.avoided:
+            text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
 
-    def _need(self, entry: JobEntry, size: int) -> _Need:
+    def _need(self, entry: Entry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
-            return _Need(entry, size, WORKER, workers + master, self._supplies.of(entry.worker))
-        lone_master = _Need(entry, size, MASTER, 1, self._supplies.of(entry.master))
+            return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))
+        lone_master = _Need(entry, size, ROLE_MASTER, 1, self._supplies.of(entry.master))
         if master and (not workers or not lone_master.supply.fitting):
             return lone_master
-        return _Need(entry, size, WORKER, workers, self._supplies.of(entry.worker))
+        return _Need(entry, size, ROLE_WORKER, workers, self._supplies.of(entry.worker))
 
     def _why_no_room(self, need: _Need) -> Why:
         supply = need.supply
-        if not supply.ask.hosts and not supply.closed:
+        if not supply.requirements.hosts and not supply.closed:
             return _no_such_node(need)
         if need.entry.served and 0 < supply.fitting < need.count:
             return _size_not_allowed(need)
         if need.gpus and supply.by_gpus < need.count and supply.free_gpus >= need.count * need.gpus:
             return _nodes(need) if _too_large(supply) else _fragmented(need)
-        if supply.ask.hosts and supply.by_gpus >= need.count > supply.fitting:
+        if supply.requirements.hosts and supply.by_gpus >= need.count > supply.fitting:
             return _other_resources(need)
-        if self._supplies.without_others(need.entry, supply.ask) < need.count:
+        if self._supplies.without_others(need.entry, supply.requirements) < need.count:
             return _nodes(need)
-        if self._supplies.without_others_of_team(need.entry, supply.ask) >= need.count:
+        if self._supplies.without_others(need.entry, supply.requirements, team=need.entry.team) >= need.count:
             return _other_jobs(need)
         return Why(*others_hold(need.entry, need.size, _wanted(need), _usable(need)))
 
@@ -165,11 +165,13 @@ def _fragmented(need: _Need) -> Why:
 def _other_resources(need: _Need) -> Why:
     supply = need.supply
     lacking = listed(supply.lacking, _SHOWN) or "cpu or memory"
-    short = [name for name in supply.lacking if supply.largest.get(name, 0) < dict(supply.ask.needs).get(name, 0)]
-    wanted = _amounts(need, [name for name, _ in supply.ask.needs if name in supply.lacking])
+    short = [
+        name for name in supply.lacking if supply.largest.get(name, 0) < dict(supply.requirements.needs).get(name, 0)
+    ]
+    wanted = _amounts(need, [name for name, _ in supply.requirements.needs if name in supply.lacking])
     action = "Ask for less per pod" if short else "Ask for less per pod, free some, or wait"
     gpus = "GPUs are free, but " if need.gpus else ""
-    are = "is" if len(supply.ask.hosts) == 1 else "are"
+    are = "is" if len(supply.requirements.hosts) == 1 else "are"
     text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
     return Why(Limit.INSUFFICIENT_CPU_OR_MEMORY, text)
 
@@ -194,8 +196,8 @@ def _nodes(need: _Need) -> Why:
 
 
 def _too_large(supply: Supply) -> list[str]:
-    """The resources of which one pod asks more than any usable node has, even when empty."""
-    return [name for name, n in supply.ask.needs if supply.ask.hosts and supply.largest[name] < n]
+    """The resources of which one pod needs more than any usable node has, even when empty."""
+    return [name for name, n in supply.requirements.needs if supply.requirements.hosts and supply.largest[name] < n]
 
 
 def _reopen(supply: Supply) -> str:
@@ -206,44 +208,42 @@ def _reopen(supply: Supply) -> str:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _head(entry: JobEntry) -> str:
-    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.job.sizes[-1] else ""
-    return f"{entry.size} of {pods(entry.job.sizes[-1])}{least}."
+def _head(entry: Entry) -> str:
+    least = f", {entry.minimum} at least" if not entry.served and entry.minimum < entry.demand.sizes[-1] else ""
+    return f"{entry.size} of {pods(entry.demand.sizes[-1])}{least}."
 
 
-def _wanted_gpus(entry: JobEntry) -> str:
-    size = next((n for n in entry.job.sizes if n > entry.size), entry.size)
-    return f"{_head(entry)} {pods(size)} have {entry.gpus_at(size)} GPUs"
+def _wanted_gpus(entry: Entry) -> str:
+    size = next((n for n in entry.demand.sizes if n > entry.size), entry.size)
+    return f"{_head(entry)} {pods(size)} have {entry.demand.gpus_at(size)} GPUs"
 
 
 def _wanted(need: _Need) -> str:
-    gpus = [name for name, _ in need.supply.ask.needs if "/" in name]
-    names = gpus or [name for name, _ in need.supply.ask.needs if name != "pods"]
+    gpus = [name for name, _ in need.supply.requirements.needs if "/" in name]
+    names = gpus or [name for name, _ in need.supply.requirements.needs if name != "pods"]
     return f"{_head(need.entry)} {_more(need)}{_amounts(need, names)}"
 
 
 def _more(need: _Need) -> str:
-    what = need.role if need.role == MASTER else str(need.count)
-    return f"{'A' if need.role == MASTER else what} {'master' if need.role == MASTER else 'more'} need" + (
-        "s " if need.count == 1 else " "
-    )
+    who = "A master" if need.role == ROLE_MASTER else f"{need.count} more"
+    return f"{who} needs " if need.count == 1 else f"{who} need "
 
 
 def _amounts(need: _Need, names: list[str]) -> str:
-    needs = dict(need.supply.ask.needs)
-    asked = listed([_amount(name, needs[name]) for name in names], _SHOWN) or "a place"
-    return asked + (" on one node" if need.count == 1 else " each")
+    needs = dict(need.supply.requirements.needs)
+    each = listed([_amount(name, needs[name]) for name in names], _SHOWN) or "a place"
+    return each + (" on one node" if need.count == 1 else " each")
 
 
 def _usable(need: _Need) -> str:
-    if not need.supply.ask.hosts:
+    if not need.supply.requirements.hosts:
         return "no suitable node is usable"
     free = f"{need.supply.free_gpus} free of {need.supply.all_gpus}" if need.gpus else "not enough free"
-    return f"{_count_hosts(need)} {'has' if len(need.supply.ask.hosts) == 1 else 'have'} {free}"
+    return f"{_count_hosts(need)} {'has' if len(need.supply.requirements.hosts) == 1 else 'have'} {free}"
 
 
 def _count_hosts(need: _Need) -> str:
-    n = len(need.supply.ask.hosts)
+    n = len(need.supply.requirements.hosts)
     return f"{n} usable node{'' if n == 1 else 's'}"
 
 

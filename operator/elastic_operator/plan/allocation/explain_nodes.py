@@ -1,31 +1,33 @@
-"""The sentences that users read about a job that waits for new nodes or will ask for them."""
+"""The sentences that users read about a job that waits for new nodes or will request them."""
 
 from __future__ import annotations
 
 from elastic_api.status import rfc3339
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.facts.times import at
 
 
-def why_waiting(entry: JobEntry, wanted: str, usable: str) -> str:
-    """For a job that asks for nodes, or does not as its pods would take room that is meant for others."""
-    if not entry.asks:
+def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
+    """The sentence for a job that requests nodes, or does not because its pods would take room that is meant for
+    others.
+    """
+    if not entry.requests_nodes:
         return (
-            f"{wanted}; {usable}. New nodes are asked for once the pods have come for which room is held now, since"
-            " pods that wait for the scheduler would take it."
+            f"{wanted}; {usable}. New nodes are requested once the pods have come for which room is held now: until"
+            " then, pods that wait for the scheduler would take it."
         )
-    until = f" until {rfc3339(at(entry.job.nodes_until))}" if entry.job.waiting else ""
+    until = f" until {rfc3339(at(entry.demand.nodes_until))}" if entry.demand.provisioning_pods else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
-        " the pods are taken back, and it is tried again later."
+        " the pods are taken back, and the job is tried again later."
     )
 
 
-def with_time_of_asking(entry: JobEntry, message: str, now: float) -> tuple[str, float | None]:
-    """The sentence about what is missing, with the time from which new nodes are asked for, if that is to come; and the
+def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
+    """The sentence about what is missing, with the time from which new nodes are requested, if that is to come; and the
     time.
     """
-    after = entry.job.nodes_from
+    after = entry.demand.nodes_from
     if entry.served or after is None or after <= now:
         return message, None
-    return f"{message} New nodes are asked for from {rfc3339(at(after))} on.", after
+    return f"{message} New nodes are requested from {rfc3339(at(after))} on.", after

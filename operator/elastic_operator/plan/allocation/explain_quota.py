@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.roster import over_per_job_limit
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
 
-Said = tuple[Limit, str]
+Reason = tuple[Limit, str]
 
 
-def why_no_flavor(entry: JobEntry) -> Said | None:
+def why_no_flavor(entry: Entry) -> Reason | None:
     """The job's kind of GPU is not clear."""
-    problem = entry.job.flavor_problem
+    problem = entry.demand.flavor_problem
     return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
-def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
+def why_too_large(entry: Entry, wanted: str) -> Reason | None:
     """Its next size has more GPUs than one job of the team may have."""
-    size = next((n for n in entry.job.sizes if n > entry.size), None)
+    size = next((n for n in entry.demand.sizes if n > entry.size), None)
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
@@ -32,7 +32,7 @@ def why_too_large(entry: JobEntry, wanted: str) -> Said | None:
     return Limit.QUOTA_EXHAUSTED, text
 
 
-def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -> Said | None:
+def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Reason | None:
     """A limit of its team, or of a team above it, or the guarantee that a job which is not preemptible must
     not pass.
     """
@@ -55,25 +55,25 @@ def why_quota(state: AllocationState, entry: JobEntry, size: int, wanted: str) -
             return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
 
 
-def _over_limit(entry: JobEntry, over: Account, wanted: str) -> Said:
+def _over_limit(entry: Entry, over: Account, wanted: str) -> Reason:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_asked(over)}. {no_policy(entry)}"
+        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_on_new_nodes(over)}. {no_policy(entry)}"
         return Limit.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
-            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}{_asked(over)};"
+            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}{_on_new_nodes(over)};"
             f" borrowing is off. Raise borrowing.limit or the guarantee there, or wait."
         )
         return Limit.BORROWING_DISABLED, text
     text = (
         f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
-        f" {over.used}{_asked(over)}. Raise borrowing.limit there, or wait."
+        f" {over.used}{_on_new_nodes(over)}. Raise borrowing.limit there, or wait."
     )
     return Limit.BORROWING_LIMIT_REACHED, text
 
 
-def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
+def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     """Only pods of other teams stand in the way of that size.
 
     The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
@@ -93,17 +93,17 @@ def others_hold(entry: JobEntry, size: int, wanted: str, usable: str) -> Said:
 def _used(account: Account) -> str:
     """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
-    return f"{account.used}, {foreign} of them in pods that are no job's" if foreign else str(account.used)
+    return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
 
 
-def _asked(account: Account) -> str:
+def _on_new_nodes(account: Account) -> str:
     """What also counts under its limit: the pods that wait for new nodes."""
-    return f", and {account.asked} more are for pods that wait for new nodes" if account.asked else ""
+    return f", and {account.on_new_nodes} more are for pods that wait for new nodes" if account.on_new_nodes else ""
 
 
-def no_policy(entry: JobEntry) -> str:
+def no_policy(entry: Entry) -> str:
     """What to do where no policy covers the namespace."""
-    return f"No GPUQuotaPolicy covers namespace '{entry.job.namespace}'; have one made for it, or wait."
+    return f"No GPUQuotaPolicy covers namespace '{entry.demand.namespace}'; have one made for it, or wait."
 
 
 def policy(account: Account) -> str:

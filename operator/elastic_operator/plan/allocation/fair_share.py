@@ -31,7 +31,7 @@ class Claimant:
 
     @property
     def wanted(self) -> int:
-        """What it requests, up to its limit."""
+        """What the team requests, up to its limit."""
         return max(0, self.requested if self.limit is None else min(self.requested, self.limit))
 
 

@@ -56,8 +56,8 @@ def why_closed(node: Node) -> str:
     """
     if not node.usable:
         return "cordoned" if node.unschedulable else "NotReady"
-    said = (_CONDITION_TAINTS[t.key] for t in node.taints if t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY)
-    return next(said, "")
+    states = (_CONDITION_TAINTS[t.key] for t in node.taints if t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY)
+    return next(states, "")
 
 
 def _bars(taint: Taint) -> bool:

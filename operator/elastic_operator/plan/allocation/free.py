@@ -1,4 +1,4 @@
-"""What a pod asks of a node, and what is free on a node."""
+"""What a pod requires of a node, and what is free on a node."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Resources
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequirements:
-    """A pod's shape as the board reads it; equal shapes share one object. `hosts` are the open nodes that suit it, by
-    number.
+    """A pod's shape as the board reads it; equal shapes share one object.
 
-    `scarce` is the need that nodes lack most often: GPUs, if it asks for any.
+    `hosts` are the open nodes that suit the pod, by number. `scarce` is the need that nodes lack most often: GPUs, if
+    the pod requests any.
     """
 
     shape: PodShape
@@ -35,13 +35,13 @@ class FreeResources:
         self.free = free
         self.ports = list(ports)
 
-    def fits(self, ask: PodRequirements) -> bool:
+    def fits(self, requirements: PodRequirements) -> bool:
         """Whether one such pod has room."""
         free = self.free
-        for name, need in ask.needs:
+        for name, need in requirements.needs:
             if free.get(name, 0) < need:
                 return False
-        return not (ask.ports and self.ports and collide(ask.ports, self.ports))
+        return not (requirements.ports and self.ports and collide(requirements.ports, self.ports))
 
     def hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         """Count a load as used."""

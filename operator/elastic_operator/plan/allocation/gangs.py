@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import JobEntry
-from elastic_operator.plan.allocation.minimum import MOST_NEW_PLACES, Hopeless, serve_minimum
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, Hopeless, serve_minimum
 from elastic_operator.plan.allocation.state import AllocationState
 
-MOST_PODS = 256
+MAX_PODS = 256
 """A pass looks for places for gangs of this many pods together, and for one gang at least.
 
 A gang that gets nothing costs a plan for nearly all of its pods. Gangs that were not tried are tried in the next pass.
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
     A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
     """
     name = gang[0].gang
-    too_many = state.tried_gangs and state.tried_pods + len(gang) > MOST_PODS
-    if state.new_places >= MOST_NEW_PLACES or (too_many and name not in state.tried_gangs):
+    too_many = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
+    if state.new_places >= MAX_NEW_PLACES or (too_many and name not in state.tried_gangs):
         return False
     state.tried_pods += len(gang)
     state.tried_gangs.add(name)
@@ -36,8 +36,8 @@ def serve_gang(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
     return served
 
 
-def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopeless) -> bool:
-    mark, places, found = state.mark(), state.new_places, dict(hopeless)
+def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
+    mark, places, found = state.journal.mark(), state.new_places, dict(hopeless)
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
         serve_minimum(state, entry, found)
@@ -45,9 +45,9 @@ def _serve_all(state: AllocationState, gang: Sequence[JobEntry], hopeless: Hopel
             break
     else:
         taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
-        if not state.taken.brake(gang[0], taken):
+        if not state.preemptions.is_over_limit(gang[0], taken):
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     state.new_places = places
     return False
 
@@ -57,7 +57,7 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
     return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
 
 
-def _is_split(gang: set[JobEntry]) -> bool:
+def _is_split(gang: set[Entry]) -> bool:
     if any(entry.pending and entry.pending.may_be_split for entry in gang):
         return False
     placed = any(entry.served and not entry.promised for entry in gang)

@@ -8,21 +8,21 @@ from __future__ import annotations
 from enum import Enum
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import is_asked_for
-from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.node_requests import is_requested_by_others
+from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 TooMany = dict[tuple[Account, PodRequirements, bool], int]
 """The number of pods of a shape that could not be placed for a team, even at others' cost."""
 
 
-_ENOUGH_LOSSES = 2
-"""An entry that lost pods to other teams this often in a pass borrows nothing more in it (34)."""
+_MAX_TIMES_PREEMPTED = 2
+"""An entry that other teams preempted this many times in a pass borrows nothing more in it (34)."""
 
 
 class Growth(Enum):
@@ -33,19 +33,24 @@ class Growth(Enum):
     NEVER = "never"
 
 
-def settle_sizes(state: AllocationState) -> None:
+def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
     for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
-        if entry.served and entry.job.sizes and entry.size not in entry.job.sizes:
-            below = [n for n in entry.job.sizes if n < entry.size]
+        if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
+            below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
                 state.shrink(entry, below[-1])
 
 
-def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany) -> Growth:
+def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> Growth:
     """Give the job its next allowed size, if it may have it and all its new pods fit."""
     size = entry.next_step(state.now)
-    if size is None or entry.failed_at(size, state.now) or entry.delayed_at(size, state.now) or entry.job.waiting:
+    if (
+        size is None
+        or entry.failed_at(size, state.now)
+        or entry.delayed_at(size, state.now)
+        or entry.demand.provisioning_pods
+    ):
         return Growth.NEVER
     need, account = entry.gpus_missing(size), entry.account
     if account is None:
@@ -54,7 +59,11 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
     if right > tier:
         return Growth.LATER
     refused = state.refusal(entry, need)
-    if not may_borrow_again(entry, right) or (refused and refused.is_final) or is_asked_for(state, entry, need):
+    if (
+        not may_borrow_again(entry, right)
+        or (refused and refused.is_final)
+        or is_requested_by_others(state, entry, need)
+    ):
         return Growth.NEVER
     if refused is None and _grow_freely(state, entry, size):
         return Growth.DONE
@@ -62,35 +71,35 @@ def grow(state: AllocationState, entry: JobEntry, tier: Tier, too_many: TooMany)
     return Growth.DONE if taken else Growth.NEVER
 
 
-def may_borrow_again(entry: JobEntry, right: Tier) -> bool:
-    """Whether it may borrow: not after it lost twice in this pass what it had beyond its team's share (34)."""
-    return right is not Tier.BORROWED or entry.losses < _ENOUGH_LOSSES
+def may_borrow_again(entry: Entry, right: Tier) -> bool:
+    """Whether the entry may borrow: not if other teams preempted it twice in this pass (34)."""
+    return right is not Tier.BORROWED or entry.times_preempted < _MAX_TIMES_PREEMPTED
 
 
-def _grow_freely(state: AllocationState, entry: JobEntry, size: int) -> bool:
+def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow into free room. Members that were to go are kept before new pods are seated."""
-    if not entry.gives or entry.starts_anew:
+    if not entry.loses_members or entry.starts_anew:
         master, workers = entry.missing(size)
         return seat_all(state, entry, master=master, workers=workers)
-    mark = state.mark()
+    mark = state.journal.mark()
     state.keep_again(entry, size)
     master, workers = entry.missing(size)
     if seat_all(state, entry, master=master, workers=workers):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
-def _grow_at_others_cost(state: AllocationState, entry: JobEntry, size: int, too_many: TooMany) -> bool:
+def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     account = entry.account
-    assert account is not None, "asked by `grow` for those with an account"
+    assert account is not None, "called by `grow` for entries with an account"
     master, workers = entry.missing(size)
     key = (account, entry.worker, master)
     if workers >= too_many.get(key, workers + 1):
         return False
-    roles = [MASTER] * master + [WORKER] * workers
-    if displace(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
+    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
+    if preempt(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
         return True
     too_many[key] = workers
     return False

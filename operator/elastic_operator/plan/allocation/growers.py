@@ -1,6 +1,6 @@
-"""Jobs that may grow, by team and by what they ask for next.
+"""Jobs that may grow, by team and by what they need for their next size.
 
-The jobs of one group ask for the same. If one of them finds no room, none does, so a pass over a full cluster tries one
+The jobs of one group need the same. If one of them finds no room, none does, so a pass over a full cluster tries one
 job of each group (38).
 """
 
@@ -8,55 +8,56 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Set
+from operator import itemgetter
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 
 Turn = tuple[bool, int, int, float, str]
-Entry = tuple[Turn, JobEntry]
-Groups = dict[Hashable, list[Entry]]
+_Placed = tuple[Turn, Entry]
+_Groups = dict[Hashable, list[_Placed]]
 
 
-def turn(entry: JobEntry) -> Turn:
+def turn(entry: Entry) -> Turn:
     """The order of growth: jobs between two sizes, then the least beyond the minimum. Ties do not depend on who runs
     already.
     """
-    job = entry.job
-    return entry.size in job.sizes, entry.size - entry.minimum, -job.priority, job.created, job.uid
+    demand = entry.demand
+    return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
 
 
-def next_ask(entry: JobEntry, now: float) -> Hashable:
-    """A key for what its next size asks for; jobs with the same key can all grow, or none can. A job that must wait is
-    alone.
+def growth_key(entry: Entry, now: float) -> Hashable:
+    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait has a
+    key of its own.
     """
-    job = entry.job
-    waits = max(job.grow_after, job.failed_until, job.takes_from) > now
-    if entry.gives or entry.losses or waits or entry.delayed_at(entry.next_size or 0, now):
-        return job.uid
-    return entry.master, entry.worker, entry.missing(entry.next_size or 0), job.preemptible, entry.takes(now)
+    demand = entry.demand
+    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now
+    if entry.loses_members or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
+        return demand.uid
+    return entry.master, entry.worker, entry.missing(entry.next_size or 0), demand.preemptible, entry.takes(now)
 
 
 class Growers:
     """The jobs that may grow, in their groups, in the order in which they grow."""
 
     def __init__(self) -> None:
-        self._groups: dict[Account | None, Groups] = {}
-        self._places: dict[JobEntry, tuple[Hashable, Turn]] = {}
+        self._groups: dict[Account | None, _Groups] = {}
+        self._places: dict[Entry, tuple[Hashable, Turn]] = {}
 
-    def add(self, entry: JobEntry, now: float) -> None:
+    def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = next_ask(entry, now), turn(entry)
+        key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=_place)
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=itemgetter(0))
 
-    def discard(self, entry: JobEntry) -> None:
+    def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
         if entry not in self._places:
             return
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=_place)]
+        del group[bisect_left(group, place, key=itemgetter(0))]
         if not group:
             del groups[key]
 
@@ -64,7 +65,7 @@ class Growers:
         """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
-    def queue(self, account: Account | None, touched: Set[JobEntry]) -> Queue:
+    def queue(self, account: Account | None, touched: Set[Entry]) -> Queue:
         """The jobs of one account, to be worked through."""
         return Queue(self._groups.get(account, {}), touched)
 
@@ -74,35 +75,35 @@ class Queue:
     of its own.
     """
 
-    def __init__(self, groups: Groups, touched: Set[JobEntry]) -> None:
+    def __init__(self, groups: _Groups, touched: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
-        self._heads: dict[Hashable, Entry] = {}
+        self._heads: dict[Hashable, _Placed] = {}
         self._touched = touched
-        self._again: set[JobEntry] = set()
+        self._again: set[Entry] = set()
         for key in groups:
             self._advance(key)
 
-    def add(self, entry: JobEntry) -> None:
+    def add(self, entry: Entry) -> None:
         """Add a job that was touched, again if it is in already."""
         self._again.add(entry)
         if may_grow(entry):
-            key = "touched", entry.job.uid
+            key = "touched", entry.demand.uid
             self._groups[key] = iter([(turn(entry), entry)])
             self._advance(key)
 
-    def first(self) -> tuple[Hashable, JobEntry] | None:
+    def first(self) -> tuple[Hashable, Entry] | None:
         """The next job, and its group."""
         while self._heads:
             key = min(self._heads, key=lambda key: self._heads[key][0])
             entry = self._heads[key][1]
-            if entry not in self._touched or key == ("touched", entry.job.uid):
+            if entry not in self._touched or key == ("touched", entry.demand.uid):
                 return key, entry
             self._advance(key)
             if entry not in self._again:
                 self.add(entry)
         return None
 
-    def grew(self, key: Hashable, entry: JobEntry) -> None:
+    def grew(self, key: Hashable, entry: Entry) -> None:
         """The first job of the group has grown; it may grow again."""
         self._advance(key)
         self.add(entry)
@@ -112,17 +113,13 @@ class Queue:
         del self._heads[key], self._groups[key]
 
     def _advance(self, key: Hashable) -> None:
-        entry: Entry | None = next(self._groups[key], None)
+        entry: _Placed | None = next(self._groups[key], None)
         if entry is None:
             self._heads.pop(key, None)
         else:
             self._heads[key] = entry
 
 
-def may_grow(entry: JobEntry) -> bool:
-    """Whether it has its minimum and could reach a larger size."""
+def may_grow(entry: Entry) -> bool:
+    """Whether the entry has its minimum and could reach a larger size."""
     return entry.served and bool(entry.sizes) and entry.next_size is not None
-
-
-def _place(entry: Entry) -> Turn:
-    return entry[0]

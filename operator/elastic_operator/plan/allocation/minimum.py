@@ -1,29 +1,29 @@
 """Gives one job its minimum: all of it or nothing.
 
-First it takes free room, within its team's limits. Then it displaces others: what costs less than a running job first,
-then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long holds
-room for a part of its minimum (37).
+First the job takes free room, within its team's limits. Then it preempts others: what costs less than a running job
+first, then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long
+holds room for a part of its minimum (37).
 """
 
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.free import PodRequirements
-from elastic_operator.plan.allocation.node_requests import is_asked_for, may_ask
-from elastic_operator.plan.allocation.preemption.preempt import displace
+from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
+from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-MOST_NEW_PLACES = 32
+MAX_NEW_PLACES = 32
 """A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
 
-A gang is served as a whole or not at all. The next pass goes on with the others. It follows at once, since each pod
-that got a place is nominated, and that wakes the loop.
+A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
+pod that got a place is nominated, and that wakes the loop.
 """
 Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
 """By shapes, team and priority: the number of workers that could not be placed, even at others' cost.
@@ -33,107 +33,114 @@ for them by itself.
 """
 
 
-def serve_minimum(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> None:
+def serve_minimum(state: AllocationState, entry: Entry, hopeless: Hopeless) -> None:
     """Give the job its minimum, or leave it what it has."""
-    if entry.displaced:
+    if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.taken.braked.pop(entry, None)
-        state.set_reserves(entry, False)
-    elif entry.displaced:
+        state.preemptions.over_limit.pop(entry, None)
+        state.set_saves_up(entry, False)
+    elif entry.preempted:
         state.release_all(entry)
 
 
-def _come_back(state: AllocationState, entry: JobEntry) -> None:
-    """Let a displaced job keep those members of its minimum that still have their room.
+def _come_back(state: AllocationState, entry: Entry) -> None:
+    """Let a preempted job keep those members of its minimum that still have their room.
 
-    It must be allowed all of its minimum, and it must keep its master.
+    The job must be allowed all of its minimum, and it must keep its master.
     """
     if _may_use_idle(state, entry, entry.gpus_missing(entry.minimum)):
         state.keep_again(entry, entry.minimum)
 
 
-def _complete(state: AllocationState, entry: JobEntry, hopeless: Hopeless) -> bool:
+def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
-    if entry.failed_at(entry.minimum, state.now) or (refused and refused.is_final) or is_asked_for(state, entry, need):
+    if (
+        entry.failed_at(entry.minimum, state.now)
+        or (refused and refused.is_final)
+        or is_requested_by_others(state, entry, need)
+    ):
         return False
-    if entry.job.waiting and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
-        return False  # the scheduler has said that it is not as it looks
+    if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
+        return False  # the scheduler has said that the room is not what it looks like
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.pending) and seat_all(state, entry, master=master, workers=workers):
         return True
-    if entry.job.waiting or not entry.takes(state.now):
+    if entry.demand.provisioning_pods or not entry.takes(state.now):
         return False
     pending = entry.pending
     foreign = (pending.preempts, pending.priority) if pending else None
-    shapes = (entry.team, entry.job.priority, foreign, entry.master if master else None, entry.worker)
+    shapes = (entry.team, entry.demand.priority, foreign, entry.master if master else None, entry.worker)
     if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = entry.taker in state.taken.going_on
+    going_on = state.preemptions.goes_on(entry)
     is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (pending and not state.serving and state.new_places >= MOST_NEW_PLACES):
+    if is_hopeless or (pending and not state.serving and state.new_places >= MAX_NEW_PLACES):
         return False
-    if _displace_any(state, entry, only=None):
+    if _preempt_any(state, entry, only=None):
         state.new_places += pending is not None
         return True
     alone = state.spares_whole_jobs(entry) or going_on
-    if not entry.kept and entry.job.preemptible and not alone:
+    if not entry.kept and entry.demand.preemptible and not alone:
         hopeless[shapes] = workers
     return False
 
 
-def _displace_any(state: AllocationState, entry: JobEntry, *, only: int | None) -> bool:
-    """Make room for the rest of its minimum at others' cost: parts of jobs and stuck jobs first, then whole running
-    jobs.
+def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
+    """Make room for the rest of the entry's minimum at others' cost: parts of jobs and incomplete jobs first, then
+    whole running jobs.
     """
     need = entry.gpus_missing(entry.minimum)
-    for most in (Cost.STUCK_JOB, Cost.JOB):
+    for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
         victims = Victims(state, entry, need, most=most)
-        if any(displace(state, entry, roles, victims, only=only) for roles in _orders(entry)):
+        if any(preempt(state, entry, roles, victims, only=only) for roles in _orders(entry)):
             return True
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: JobEntry, pending: PendingPod) -> bool:
+def _goes_where_reserved(state: AllocationState, entry: Entry, pending: PendingPod) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
     node = state.board.number.get(pending.reserved)
-    return node is not None and _displace_any(state, entry, only=node)
+    return node is not None and _preempt_any(state, entry, only=node)
 
 
-def _may_use_idle(state: AllocationState, entry: JobEntry, need: int) -> bool:
-    """Whether so many GPUs may be used that are idle; kube-scheduler does not ask that for foreign pods."""
+def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
+    """Whether the entry may use `need` idle GPUs. For a foreign pod it always may: kube-scheduler does not ask."""
     return entry.pending is not None or state.refusal(entry, need, *IDLE) is None
 
 
-def _orders(entry: JobEntry) -> list[list[str]]:
+def _orders(entry: Entry) -> list[list[str]]:
     """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
     master, workers = entry.missing(entry.minimum)
-    roles = [MASTER] * master + [WORKER] * workers
+    roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def starves(state: AllocationState, entry: JobEntry) -> bool:
-    """Whether it has waited so long for its minimum that what becomes free is held for it (37)."""
-    since = entry.job.waiting_since
+def starves(state: AllocationState, entry: Entry) -> bool:
+    """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
+    since = entry.demand.waiting_since
     return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
 
 
-def reserve(state: AllocationState, entry: JobEntry) -> None:
-    """Hold room for a part of its minimum, provided that all of it would fit on empty nodes and under the
+def reserve(state: AllocationState, entry: Entry) -> None:
+    """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
     need, (master, workers) = entry.gpus_missing(entry.minimum), entry.missing(entry.minimum)
     supplies, account = Supplies(state), entry.account
-    if may_ask(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
+    if may_request_nodes(state, entry) or state.refusal(entry, need, Rule.GUARANTEE):
         return
-    if any(supplies.on_empty_nodes(ask) < n for ask, n in ((entry.master, master), (entry.worker, workers))):
+    if any(
+        supplies.on_empty_nodes(requirements) < n
+        for requirements, n in ((entry.master, master), (entry.worker, workers))
+    ):
         return
     if account and any(one.foreign + need > one.limit for one in account.path):
         return
-    for role in [MASTER] * master + [WORKER] * workers:
-        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.ask(role).gpus) else None
+    for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
+        seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         if seat is not None:
-            state.set_reserves(entry, True)
-            state.sit(entry, seat)
+            state.set_saves_up(entry, True)
+            state.seat(entry, seat)

@@ -1,9 +1,10 @@
-"""Autoscaled pools: which jobs ask for new nodes, by pods without a node that wait for kube-scheduler (49).
+"""Autoscaled pools: which jobs request new nodes, by pods without a node that wait for kube-scheduler (49).
 
-A job asks for what its minimum lacks, if it got nothing in the pass and only room was missing. Who asks is decided at
-the end of each pass, in the order of jobs. Such pods hold no room, and no pod goes for them. They count under the
-limits of their team, and the team's other jobs leave that much of the limit to them. Once there is room for the
-minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the pods.
+A job requests nodes for what its minimum lacks, if it got nothing in the pass and only room was missing. Which jobs
+request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and no pod goes for
+them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once
+there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the
+pods.
 
 The scheduler would bind such pods to any room. So no pod waits that would fit into room that is meant for others.
 """
@@ -14,103 +15,109 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
-Taken = Sequence[tuple[int, Collection[tuple[JobEntry, Seat]]]]
+_Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
 """The nodes with room that is meant for pods to come, and these pods."""
 
 
-def is_asked_for(state: AllocationState, entry: JobEntry, need: int) -> bool:
-    """Whether `need` more GPUs would leave too few under the limits for what its team's other jobs, of no lower
-    priority, have asked for.
+def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> bool:
+    """Whether `need` more GPUs would leave too few under the limits for the nodes that its team's other
+    jobs, of no lower priority, have requested.
     """
     account, roster = entry.account, state.roster
-    most = roster.waiting_gpus[account] if account else 0
+    most = roster.provisioning_gpus[account] if account else 0
     if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
         return False
-    asked = _asked_by(state, account, entry.job.priority)
-    if entry in roster.waiting[account] and may_ask(state, entry):
-        asked -= entry.gpus_missing(entry.minimum)
-    return asked > 0 and state.refusal(entry, need + asked, Rule.LIMIT) is not None
+    requested = _requested_by(state, account, entry.demand.priority)
+    if entry in roster.provisioning[account] and may_request_nodes(state, entry):
+        requested -= entry.gpus_missing(entry.minimum)
+    return requested > 0 and state.refusal(entry, need + requested, Rule.LIMIT) is not None
 
 
-def _asked_by(state: AllocationState, account: Account, priority: int) -> int:
-    """The GPUs that waiting jobs of that priority or a higher one may ask for now. Counted once between two changes."""
-    known = state.asked_by.get((account, priority))
+def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
+    """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
+    two changes."""
+    known = state.requested_by.get((account, priority))
     if known is None or known[0] != state.journal.moves:
-        first = (one for one in state.roster.waiting[account] if one.job.priority >= priority and may_ask(state, one))
+        first = (
+            one
+            for one in state.roster.provisioning[account]
+            if one.demand.priority >= priority and may_request_nodes(state, one)
+        )
         known = state.journal.moves, sum(one.gpus_missing(one.minimum) for one in first)
-        state.asked_by[account, priority] = known
+        state.requested_by[account, priority] = known
     return known[1]
 
 
-def may_ask(state: AllocationState, entry: JobEntry) -> bool:
-    """Whether it lacks a minimum that it may ask nodes for now, and its team may use as many GPUs more."""
-    job = entry.job
-    if job.nodes_from is None or not job.wants or entry.served or entry.seats:
+def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
+    """Whether the entry lacks its minimum and may request nodes for it now, and its team may use the GPUs of these."""
+    demand = entry.demand
+    if demand.nodes_from is None or not demand.wants or entry.served or entry.seats:
         return False
-    if entry.failed_at(entry.minimum, state.now) or not (job.waiting or state.now >= job.nodes_from):
+    if entry.failed_at(entry.minimum, state.now) or not (demand.provisioning_pods or state.now >= demand.nodes_from):
         return False
     return state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
-def ask_for_nodes(state: AllocationState) -> None:
-    """Decide who asks, once it is known what all others get."""
-    entries = [entry for entry in state.roster.unserved | state.touched if entry.job.nodes_from is not None]
-    taken = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
+def request_nodes(state: AllocationState) -> None:
+    """Decide which entries request nodes, once it is known what all others get."""
+    entries = [entry for entry in state.roster.unserved | state.touched if entry.demand.nodes_from is not None]
+    places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
-        if may_ask(state, entry) and not _would_rob(state, entry, taken):
-            state.ask_for_nodes(entry)
+        if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
+            state.request_nodes(entry)
 
 
-def _would_rob(state: AllocationState, entry: JobEntry, taken: Taken) -> bool:
-    """Whether any of its pods would fit into room for pods to come, or where GPUs are kept for their owners.
+def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
+    """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
+    owners.
 
     If all of them wait already, they have left the room alone that is free now.
     """
     master, workers = entry.missing(entry.minimum)
-    all_wait = len(entry.job.waiting) >= master + workers
-    asks = [entry.master] * master + [entry.worker] * bool(workers)
+    all_wait = len(entry.demand.provisioning_pods) >= master + workers
+    missing = [entry.master] * master + [entry.worker] * bool(workers)
     keeps = state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.LENDING)
-    if keeps and any(state.board.fits(ask, node) for ask in asks for node in ask.hosts):
+    if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.hosts):
         return True
-    for node, seated in taken:
-        to_come = [other.ask(seat.role) for other, seat in seated if not (seat.ready and all_wait)]
-        loads = [(one.shape.requests, one.ports) for one in to_come]
-        if loads and any(state.board.fits_without(ask, node, loads) for ask in asks):
+    for node, seated in to_come:
+        coming = [other.requirements(seat.role) for other, seat in seated if not (seat.ready and all_wait)]
+        loads = [(one.shape.requests, one.ports) for one in coming]
+        if loads and any(state.board.fits_without(requirements, node, loads) for requirements in missing):
             return True
     return False
 
 
-# -- what comes of it --------------------------------------------------------------------------------------------------
+# -- the pods of a request ---------------------------------------------------------------------------------------------
 
 
-def go_on_waiting(entry: JobEntry) -> tuple[Member, ...]:
-    """The waiting pods that stay: those for what is asked for, or for which there is room now."""
+def still_provisioning(entry: Entry) -> tuple[Member, ...]:
+    """The provisioning pods that stay: those for which nodes are requested, or for which there is room now."""
     lacking, staying = Counter(_roles_to_come(entry)), []
-    for pod in sorted(entry.job.waiting, key=keep_order):
+    for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
         if lacking[pod.role]:
             lacking[pod.role] -= 1
             staying.append(pod)
     return tuple(staying)
 
 
-def new_roles(entry: JobEntry) -> list[str]:
+def new_roles(entry: Entry) -> list[str]:
     """The roles of the pods to create without a node, the master first."""
-    if not entry.asks:
+    if not entry.requests_nodes:
         return []
     lacking = Counter(_roles_to_come(entry))
-    lacking.subtract(pod.role for pod in go_on_waiting(entry))
+    lacking.subtract(pod.role for pod in still_provisioning(entry))
     return [*lacking.elements()]
 
 
-def seats_without_pods(entry: JobEntry) -> list[Seat]:
-    """The seats for which pods are to be created. The scheduler binds waiting pods to the other seats."""
-    there = [pod.role for pod in go_on_waiting(entry)]
+def seats_without_pods(entry: Entry) -> list[Seat]:
+    """The seats for which pods are to be created. The scheduler binds provisioning pods to the other seats."""
+    there = [pod.role for pod in still_provisioning(entry)]
     left = []
     for seat in entry.seats:
         if seat.role in there:
@@ -120,9 +127,9 @@ def seats_without_pods(entry: JobEntry) -> list[Seat]:
     return left
 
 
-def _roles_to_come(entry: JobEntry) -> list[str]:
-    """The roles of all pods that it gets, the master first if nodes are asked for."""
-    if not entry.asks:
+def _roles_to_come(entry: Entry) -> list[str]:
+    """The roles of all pods that the entry gets, the master first if nodes are requested."""
+    if not entry.requests_nodes:
         return [seat.role for seat in entry.seats]
     master, workers = entry.missing(entry.minimum)
-    return [MASTER] * master + [WORKER] * workers
+    return [ROLE_MASTER] * master + [ROLE_WORKER] * workers

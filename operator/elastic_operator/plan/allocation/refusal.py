@@ -10,11 +10,11 @@ from enum import Enum
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 
 
 class Rule(Enum):
-    """What may keep a team from more GPUs, in the order in which it is told."""
+    """What may keep a team from more GPUs, in the order in which users are told."""
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"
@@ -33,11 +33,11 @@ class Refusal(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether it stands whoever goes: what it counts is not to be taken back."""
+        """Whether the refusal stands whatever pods go: what the rule counts is not to be taken back."""
         return self.rule is Rule.GUARANTEE
 
 
-def refusal(accounts: Accounts, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
+def refusal(accounts: Accounts, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
     """The first rule that keeps the job's team from using `need` more GPUs for it; only of `rules`, if any are given.
 
     The account is the one nearest to the job's.
@@ -51,21 +51,21 @@ def refusal(accounts: Accounts, entry: JobEntry, need: int, *rules: Rule) -> Ref
     return None
 
 
-def _beyond_guarantee(_accounts: Accounts, entry: JobEntry, account: Account, need: int) -> Account | None:
-    if entry.job.preemptible:
+def _beyond_guarantee(_accounts: Accounts, entry: Entry, account: Account, need: int) -> Account | None:
+    if entry.demand.preemptible:
         return None
     return next((one for one in account.path if one.fixed + need > one.guaranteed), None)
 
 
-def _beyond_limit(_accounts: Accounts, _entry: JobEntry, account: Account, need: int) -> Account | None:
-    return next((one for one in account.path if one.used + one.asked + need > one.limit), None)
+def _beyond_limit(_accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
+    return next((one for one in account.path if one.used + one.on_new_nodes + need > one.limit), None)
 
 
-def _kept_for_owners(accounts: Accounts, _entry: JobEntry, account: Account, need: int) -> Account | None:
+def _kept_for_owners(accounts: Accounts, _entry: Entry, account: Account, need: int) -> Account | None:
     return None if accounts.may_borrow(account, need) else account
 
 
-_WHOSE: Mapping[Rule, Callable[[Accounts, JobEntry, Account, int], Account | None]] = {
+_WHOSE: Mapping[Rule, Callable[[Accounts, Entry, Account, int], Account | None]] = {
     Rule.GUARANTEE: _beyond_guarantee,
     Rule.LIMIT: _beyond_limit,
     Rule.LENDING: _kept_for_owners,

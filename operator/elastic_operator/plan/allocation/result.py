@@ -8,27 +8,30 @@ from functools import cached_property
 from elastic_api.status import Limit
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
-from elastic_operator.plan.allocation.brakes import Braked
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
 
-_KEEPS = "So it keeps what it has, and is decided on again with the next change."
+_KEEPS = "It keeps what it has until the next change."
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23)."""
+    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+
+    It must not be read any more once its state serves the next pass.
+    """
 
     def __init__(self, state: AllocationState) -> None:
-        self._state = state
+        self._own, self._serial = state, state.serial
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
-        self._shares: dict[str, Assignment] = {}
+        self._assignments: dict[str, Assignment] = {}
         self._grants: dict[str, Grant] = {}
-        self.left_out: Mapping[str, str] = {}
+        self.would_not_last: Mapping[str, str] = {}
         """The jobs (uids) that get nothing because it would not last, each with the reason in words (143)."""
 
     def __iter__(self) -> Iterator[str]:
@@ -43,32 +46,37 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            share, why = self.share(uid), self._why(entry)
-            takers = entry.takers if share.release else ()
+            assignment, why = self.assignment(uid), self._why(entry)
+            takers = entry.takers if assignment.release else ()
             self._grants[uid] = Grant(
-                *share,
+                assignment,
                 why.limit,
                 why.message,
                 why.wake_at,
-                takers=_names(takers),
-                reclaimed=any(_is_other_team(taker, entry) for taker in takers),
-                givers=_names(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
+                takers=_named(takers),
+                reclaimed=any(map(entry.is_foreign, takers)),
+                givers=_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
             )
         return self._grants[uid]
 
-    def _why(self, entry: JobEntry) -> Why:
-        told = self.left_out.get(entry.job.uid)
-        return self._explainer.why(entry) if told is None else Why(Limit.WOULD_NOT_LAST, f"{told} {_KEEPS}")
+    def _why(self, entry: Entry) -> Why:
+        reason = self.would_not_last.get(entry.demand.uid)
+        return self._explainer.why(entry) if reason is None else Why(Limit.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+
+    @property
+    def _state(self) -> AllocationState:
+        assert self._own.serial == self._serial, "read after the next pass has begun"
+        return self._own
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it was made from."""
+        """The snapshot that the allocation was made from."""
         return self._state.snapshot
 
     @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.gives for entry in self._state.touched)
+        return any(entry.loses_members for entry in self._state.touched)
 
     @property
     def accounts(self) -> Accounts:
@@ -80,57 +88,60 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.entries if entry.pending and not entry.pending.nominated]
+        waiting = [entry for entry in self._state.roster.entries if entry.pending and not entry.pending.nominated]
         return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = (entry for entry in self._state.touched if entry.gives and entry.takers)
-        found = (_eviction(entry, self.share(entry.job.uid)) for entry in sorted(losing, key=lambda entry: entry.rank))
+        losing = sorted((e for e in self._state.touched if e.loses_members and e.takers), key=lambda entry: entry.rank)
+        found = (
+            Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
+            for e in losing
+        )
         return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
 
     @cached_property
-    def taken(self) -> Mapping[str, Taker]:
+    def evicted_for(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.taken.tally.going
+        return self._state.preemptions.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
         """All pods (uids) that go for somebody else."""
-        return frozenset(uid for uid, _, _ in self._state.taken.going())
+        return frozenset().union(*self._takers.values())
 
     @cached_property
-    def _takers(self) -> Mapping[JobEntry, Mapping[str, JobEntry]]:
-        found: dict[JobEntry, dict[str, JobEntry]] = {}
-        for uid, owner, taker in self._state.taken.going():
-            found.setdefault(owner, {})[uid] = taker
+    def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
+        """By job (uid), its pods (uids) that go for others, each with its taker."""
+        found: dict[str, dict[str, Entry]] = {}
+        for uid, owner, taker in self._state.preemptions.going():
+            found.setdefault(owner.demand.uid, {})[uid] = taker
         return found
 
     @cached_property
-    def braked(self) -> tuple[tuple[JobEntry, Braked], ...]:
-        """The entries that a brake kept from taking, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.taken.braked.items(), key=lambda one: one[0].rank))
+    def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
+        """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
+        return tuple(sorted(self._state.preemptions.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
         """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
-    def takers(self, uid: str) -> tuple[str, ...]:
+    def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
-        found = {taker for taker in self._takers.get(self._entries[uid], {}).values() if taker.pending is None}
-        return tuple(taker.job.uid for taker in sorted(found, key=lambda taker: taker.rank))
+        takers = set(self._takers.get(uid, {}).values())
+        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if one.pending is None)
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.pending for taker in self._takers.get(self._entries[uid], {}).values())
+        return any(taker.pending for taker in self._takers.get(uid, {}).values())
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
-        entry = self._entries[uid]
-        takers = {pod: taker.job.uid for pod, taker in self._takers.get(entry, {}).items()}
-        return staying(entry.job, self.share(uid), takers, waiting)
+        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(uid, {}).items()}
+        return staying(self._entries[uid].demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -138,28 +149,26 @@ class Allocation(Mapping[str, Grant]):
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        names = self._state.snapshot.gpu_resources
-        gone = (member for owner, member in self._entries[uid].took if member not in owner.kept)
-        return sum(member.requests.get(name, 0) for member in gone for name in names)
+        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
         return self._entries[uid].rank
 
-    def share(self, uid: str) -> Assignment:
+    def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
         if entry not in self._state.touched:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest
-        if uid not in self._shares:
-            self._shares[uid] = assignment_of(self._state, entry)
-        return self._shares[uid]
+        if uid not in self._assignments:
+            self._assignments[uid] = assignment_of(self._state, entry)
+        return self._assignments[uid]
 
 
-def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
-    assert entry.pending is not None, "asked for foreign pods only"
+def _nomination(state: AllocationState, entry: Entry) -> Nomination:
+    assert entry.pending is not None, "called for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
     pending = entry.pending
@@ -169,24 +178,11 @@ def _nomination(state: AllocationState, entry: JobEntry) -> Nomination:
         name=pending.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
-        losers={owner.job.uid: _name(owner) for owner, _ in gone},
+        evicts_from=_named(owner for owner, _ in gone),
         reserved=pending.reserved,
     )
 
 
-def _eviction(entry: JobEntry, share: Assignment) -> Eviction:
-    takers = [taker for taker in entry.takers if _is_other_team(taker, entry)]
-    return Eviction(entry.job.uid, share.release, _names(takers))
-
-
-def _is_other_team(taker: JobEntry, entry: JobEntry) -> bool:
-    """Whether it is of another team, or a pending pod of others."""
-    return taker.team != entry.team or taker.pending is not None
-
-
-def _names(entries: Iterable[JobEntry]) -> tuple[str, ...]:
-    return tuple(sorted({_name(entry) for entry in entries}))
-
-
-def _name(entry: JobEntry) -> str:
-    return f"{entry.job.namespace}/{entry.job.name}"
+def _named(entries: Iterable[Entry]) -> Mapping[str, str]:
+    """Their uids and names."""
+    return {entry.demand.uid: f"{entry.demand.namespace}/{entry.demand.name}" for entry in entries}

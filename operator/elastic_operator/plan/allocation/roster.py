@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import JobEntry, keep_order
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.growers import Growers
 from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
@@ -15,32 +15,37 @@ Order = tuple[int, bool, float, str]
 
 
 class Roster:
-    """The entries, kept up to date with the snapshot's jobs.
+    """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
-    `unserved` wait for their minimum. `growers` may grow. `odd` need something done before anything is decided: they
-    have members to release, or members without a node. `partial` have a size that is not allowed. Pods of `waiting` ask
-    for new nodes; by account. `gangs` are the pending pods of each gang.
+    Beside all of them:
+        unserved       wait for their minimum
+        growers        may grow
+        preprocessed   need something done before anything is decided: they have members to release, or members without
+                       a node, or a nomination
+        partial        have a size that is not allowed
+        provisioning   have pods that request new nodes; by account
+        gangs          the pending pods of each gang
     """
 
     def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
         self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
-        self._by_uid: dict[str, JobEntry] = {}
-        self._order: dict[JobEntry, Order] = {}
-        self.entries: tuple[JobEntry, ...] = ()
-        self.by_account: dict[Account, list[JobEntry]] = {}
-        self.by_team: dict[str, list[JobEntry]] = {}
-        self.unserved: set[JobEntry] = set()
+        self._by_uid: dict[str, Entry] = {}
+        self._order: dict[Entry, Order] = {}
+        self.entries: tuple[Entry, ...] = ()
+        self.by_account: dict[Account, list[Entry]] = {}
+        self.by_team: dict[str, list[Entry]] = {}
+        self.unserved: set[Entry] = set()
         self.growers = Growers()
-        self.odd: set[JobEntry] = set()
-        self.partial: set[JobEntry] = set()
-        self.waiting: dict[Account, set[JobEntry]] = {}
-        self.waiting_gpus: Counter[Account] = Counter()
-        """The minima of `waiting`, whatever they have of them."""
-        self.gangs: dict[str, set[JobEntry]] = {}
+        self.preprocessed: set[Entry] = set()
+        self.partial: set[Entry] = set()
+        self.provisioning: dict[Account, set[Entry]] = {}
+        self.provisioning_gpus: Counter[Account] = Counter()
+        """The GPUs of the minima of `provisioning`, whatever part of them the entries have."""
+        self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
-        self, snapshot: Snapshot, *, leave: Callable[[JobEntry], None], join: Callable[[Iterable[JobEntry]], None]
+        self, snapshot: Snapshot, *, leave: Callable[[Entry], None], join: Callable[[Iterable[Entry]], None]
     ) -> None:
         """Drop the entries of jobs that have changed (`leave` is called for each), and add their new
         entries (`join`).
@@ -48,7 +53,7 @@ class Roster:
         pending_pods = {pending.uid: pending for pending in snapshot.pending_pods if not pending.unplannable}
         jobs: dict[str, JobDemand | PendingPod] = {job.uid: job for job in snapshot.jobs} | pending_pods
         known = self._by_uid
-        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.job)]
+        gone = [entry for uid, entry in known.items() if jobs.get(uid) is not (entry.pending or entry.demand)]
         for entry in gone:
             leave(entry)
             self._forget(entry)
@@ -62,16 +67,16 @@ class Roster:
         for rank, entry in enumerate(self.entries):
             entry.rank = rank
 
-    def of(self, uid: str) -> JobEntry:
+    def of(self, uid: str) -> Entry:
         """The entry of a job."""
         return self._by_uid[uid]
 
-    def _entry(self, one: JobDemand | PendingPod) -> JobEntry:
+    def _entry(self, one: JobDemand | PendingPod) -> Entry:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
-        master, worker = self._board.ask(job.master), self._board.ask(job.worker)
+        master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         team = self._accounts.team_of(job.namespace)
-        entry = JobEntry(job, 0, team, job.sizes, master, worker, pending=pending)
+        entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -84,8 +89,8 @@ class Roster:
         self._order[entry] = _order(job, in_turns=team in self._in_turns)
         return entry
 
-    def _forget(self, entry: JobEntry) -> None:
-        del self._by_uid[entry.job.uid], self._order[entry]
+    def _forget(self, entry: Entry) -> None:
+        del self._by_uid[entry.demand.uid], self._order[entry]
         self.by_team[entry.team].remove(entry)
         if entry.account:
             self.by_account[entry.account].remove(entry)
@@ -94,52 +99,52 @@ class Roster:
             if not self.gangs[entry.gang]:
                 del self.gangs[entry.gang]
         self.growers.discard(entry)
-        for group in (self.unserved, self.odd, self.partial):
+        for group in (self.unserved, self.preprocessed, self.partial):
             group.discard(entry)
-        if entry.account and entry in self.waiting.get(entry.account, ()):
-            self.waiting[entry.account].remove(entry)
-            self.waiting_gpus[entry.account] -= entry.gpus_at(entry.minimum)
+        if entry.account and entry in self.provisioning.get(entry.account, ()):
+            self.provisioning[entry.account].remove(entry)
+            self.provisioning_gpus[entry.account] -= entry.demand.gpus_at(entry.minimum)
 
-    def _classify(self, entry: JobEntry, now: float) -> None:
-        job = entry.job
-        entry.served = not job.sizes or (bool(entry.sizes) and job.wants and entry.complete)
-        if _is_odd(entry):
-            self.odd.add(entry)
-        if job.waiting and entry.account and job.sizes:
-            self.waiting.setdefault(entry.account, set()).add(entry)
-            self.waiting_gpus[entry.account] += entry.gpus_at(entry.minimum)
-        if not (job.wants and entry.sizes):
+    def _classify(self, entry: Entry, now: float) -> None:
+        demand = entry.demand
+        entry.served = not demand.sizes or (bool(entry.sizes) and demand.wants and entry.complete)
+        if _needs_preprocessing(entry):
+            self.preprocessed.add(entry)
+        if demand.provisioning_pods and entry.account and demand.sizes:
+            self.provisioning.setdefault(entry.account, set()).add(entry)
+            self.provisioning_gpus[entry.account] += entry.demand.gpus_at(entry.minimum)
+        if not (demand.wants and entry.sizes):
             return
         if not entry.served:
             self.unserved.add(entry)
         elif entry.next_size is not None:
             self.growers.add(entry, now)
-        if entry.served and entry.size not in job.sizes:
+        if entry.served and entry.size not in demand.sizes:
             self.partial.add(entry)
 
 
-def over_per_job_limit(entry: JobEntry, size: int) -> bool:
+def over_per_job_limit(entry: Entry, size: int) -> bool:
     """Whether that size has more GPUs than one job of the team may have."""
     most = entry.account.team.max_gpus_per_job if entry.account else None
-    return most is not None and entry.gpus_at(size) > most
+    return most is not None and entry.demand.gpus_at(size) > most
 
 
-def _allowed_sizes(entry: JobEntry) -> tuple[int, ...]:
+def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
     """The sizes that a job may have, and those up to the size that it has already."""
-    job, has = entry.job, len(entry.job.members)
+    demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
-    if limit is None and not job.flavor_problem:
-        return job.sizes
-    return tuple(n for n in job.sizes if n <= has or not (job.flavor_problem or over_per_job_limit(entry, n)))
+    if limit is None and not demand.flavor_problem:
+        return demand.sizes
+    return tuple(n for n in demand.sizes if n <= has or not (demand.flavor_problem or over_per_job_limit(entry, n)))
 
 
-def _is_odd(entry: JobEntry) -> bool:
-    """Whether it must release members whatever others do, has members without a node, or is a pod with a nomination."""
-    job = entry.job
+def _needs_preprocessing(entry: Entry) -> bool:
+    """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
+    demand = entry.demand
     if entry.pending is not None:
         return entry.pending.promised
-    too_many = bool(job.sizes) and len(entry.kept) > job.sizes[-1] - (not entry.has_master)
-    return bool(entry.kept) and (not job.wants or too_many or any(member.node is None for member in entry.kept))
+    too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
+    return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, settle_sizes
+from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import Hopeless, reserve, serve_minimum, starves
 from elastic_operator.plan.allocation.preemption.preempt import give_back
@@ -20,8 +20,8 @@ from elastic_operator.plan.allocation.preemption.victims import given_within_tea
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
-_MOST_REPETITIONS = 8
-"""The rounds of a pass are repeated at most this often, even if they still change something (32)."""
+_MAX_REPETITIONS = 8
+"""The rounds of a pass are repeated at most this many times, even if they still change something (32)."""
 
 
 def serve(state: AllocationState) -> None:
@@ -30,20 +30,20 @@ def serve(state: AllocationState) -> None:
     The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
     team to take it (32).
     """
-    for _ in range(_MOST_REPETITIONS):
-        before = state.mark()
+    for _ in range(_MAX_REPETITIONS):
+        before = state.journal.mark()
         minima = Minima(state)
         for tier in Tier:
             minima.serve(tier)
             give_back(state)
             _grow_all(state, tier)
             give_back(state)
-        settle_sizes(state)
-        if state.mark() == before:
+        round_sizes_down(state)
+        if state.journal.mark() == before:
             break
         state.divide()
     for entry in state.touched:
-        if entry.reserves:
+        if entry.saves_up:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
@@ -52,17 +52,17 @@ class Minima:
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
-        self._tried: set[JobEntry] = set()
+        self._tried: set[Entry] = set()
         self._hopeless: Hopeless = {}
         self._reserved: set[tuple[str, str]] = set()
         self._in_vain: dict[Hashable, int] = {}
-        """For entries that are alike: the board's `moves` when one of them was tried in vain."""
+        """For entries that are alike: the journal's `moves` when one of them was tried and got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all
         others.
 
-        An entry that is displaced in this round is tried again.
+        An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
         state.options.clear()
@@ -70,18 +70,18 @@ class Minima:
         while waiting := [c for c in (state.roster.unserved | state.touched) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
-                if entry.job.holds_place:
+                if entry.demand.holds_place:
                     last[entry.team] = max(entry.rank, last.get(entry.team, -1))
             for first in (True, False):
                 some = [entry for entry in waiting if (entry.rank <= last.get(entry.team, -1)) is first]
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
-    def _serve(self, entry: JobEntry, tier: Tier) -> None:
-        """Serve the entry once in this round; before it, displaced entries of its team that rank before it."""
+    def _serve(self, entry: Entry, tier: Tier) -> None:
+        """Serve the entry once in this round; before it, preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
-        for other in sorted(self._state.displaced, key=lambda other: other.rank):
+        for other in sorted(self._state.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
         if entry.gang:
@@ -89,7 +89,7 @@ class Minima:
         else:
             self._serve_alone(entry, tier)
 
-    def _serve_alone(self, entry: JobEntry, tier: Tier) -> None:
+    def _serve_alone(self, entry: Entry, tier: Tier) -> None:
         alike = _alike(self._state, entry)
         if alike is not None and self._in_vain.get(alike) == self._state.journal.moves:
             return
@@ -131,20 +131,20 @@ class Minima:
         elif alike is not None and not gang[0].served:
             self._in_vain[alike] = state.journal.moves
 
-    def _makes_do(self, entry: JobEntry) -> bool:
-        """Whether it can have its minimum with GPUs that it has already."""
+    def _makes_do(self, entry: Entry) -> bool:
+        """Whether the entry can have its minimum with GPUs that it has already."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
-    def _reserve(self, entry: JobEntry) -> None:
+    def _reserve(self, entry: Entry) -> None:
         """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
-        key = (entry.team, entry.job.flavor)
+        key = (entry.team, entry.demand.flavor)
         if key not in self._reserved:
             self._reserved.add(key)
             if starves(self._state, entry):
                 reserve(self._state, entry)
 
 
-def _right(state: AllocationState, entry: JobEntry, need: int) -> Tier:
+def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
     """The right by which the team could use `need` more GPUs, after its other jobs have given what they must for the
     entry.
     """
@@ -159,23 +159,23 @@ def _right(state: AllocationState, entry: JobEntry, need: int) -> Tier:
     return entry.account.tier(need - given) if given else right
 
 
-def _alike(state: AllocationState, entry: JobEntry) -> Hashable | None:
+def _alike(state: AllocationState, entry: Entry) -> Hashable | None:
     """A key that is equal for entries that are tried in the same way while nothing moves (38).
 
     None for an entry that has pods, a node or a time of its own.
     """
-    job, pending = entry.job, entry.pending
-    if entry.size or entry.displaced or (pending and pending.reserved) or entry.taker in state.taken.going_on:
+    demand, pending = entry.demand, entry.pending
+    if entry.size or entry.preempted or (pending and pending.reserved) or state.preemptions.goes_on(entry):
         return None
-    if job.waiting or not job.preemptible or job.failed_size is not None or starves(state, entry):
+    if demand.provisioning_pods or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
         return None
-    asks = entry.master, entry.worker, entry.minimum
+    needs = entry.master, entry.worker, entry.minimum
     takes = entry.takes(state.now), pending and pending.preempts, state.spares_whole_jobs(entry)
-    return entry.account, entry.team, job.flavor, *asks, job.priority, *takes, entry.losses
+    return entry.account, entry.team, demand.flavor, *needs, demand.priority, *takes, entry.times_preempted
 
 
-def _waits(entry: JobEntry) -> bool:
-    return bool(entry.sizes) and entry.job.wants and not entry.served
+def _waits(entry: Entry) -> bool:
+    return bool(entry.sizes) and entry.demand.wants and not entry.served
 
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
@@ -194,16 +194,16 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.taken.braked.pop(entry, None)
+            state.preemptions.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)
     return False
 
 
-def _take_turns(state: AllocationState, entries: Iterable[JobEntry], serve_one: Callable[[JobEntry], None]) -> None:
+def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
     """Serve the team that stands lowest, its first job first. While nothing moves, the same team stands lowest."""
-    queues: dict[Account | None, list[JobEntry]] = {}
+    queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)
 

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import JobEntry, Seat
+from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
-def find_seat(state: AllocationState, entry: JobEntry, role: str) -> Seat | None:
+def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    spot = state.board.find(entry.ask(role), entry.near)
+    spot = state.board.find(entry.requirements(role), entry.near)
     return Seat(role, *spot) if spot is not None else None
 
 
-def seat_all(state: AllocationState, entry: JobEntry, *, master: bool, workers: int) -> bool:
-    """Seat `workers` workers, and a master if asked for. Returns False, with nothing changed, unless all of
+def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
+    """Seat `workers` workers, and with `master` also a master. Returns False, with nothing changed, unless all of
     them fit.
     """
     if not master:
-        return _seat_alike(state, entry, [WORKER] * workers)
+        return _seat_alike(state, entry, [ROLE_WORKER] * workers)
     if state.board.known_short(entry.master, 1):
         return False
     if entry.master is entry.worker:
-        return _seat_alike(state, entry, [MASTER, *[WORKER] * workers])
+        return _seat_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
     return any(_seat_around(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
 
 
-def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequence[Spot]:
-    """The spots to try for the master: all of them if workers need room too, since they may need its best one."""
+def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequence[Spot]:
+    """The spots to try for the master: all of them if workers need room too, because they may need its best one."""
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:
@@ -39,31 +39,31 @@ def _master_spots(state: AllocationState, entry: JobEntry, workers: int) -> Sequ
     return [spot] if spot else []
 
 
-def _seat_around(state: AllocationState, entry: JobEntry, spot: Spot, workers: int) -> bool:
-    mark = state.mark()
-    state.sit(entry, Seat(MASTER, *spot))
-    if _seat_roles(state, entry, [WORKER] * workers):
+def _seat_around(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
+    mark = state.journal.mark()
+    state.seat(entry, Seat(ROLE_MASTER, *spot))
+    if _seat_roles(state, entry, [ROLE_WORKER] * workers):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
-def _seat_alike(state: AllocationState, entry: JobEntry, roles: Sequence[str]) -> bool:
+def _seat_alike(state: AllocationState, entry: Entry, roles: Sequence[str]) -> bool:
     """Seat pods of one shape, and remember the number that did not fit."""
     if not roles or state.board.known_short(entry.worker, len(roles)):
         return not roles
-    mark = state.mark()
+    mark = state.journal.mark()
     if _seat_roles(state, entry, roles):
         return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     state.board.remember_short(entry.worker, len(roles))
     return False
 
 
-def _seat_roles(state: AllocationState, entry: JobEntry, roles: Iterable[str]) -> bool:
+def _seat_roles(state: AllocationState, entry: Entry, roles: Iterable[str]) -> bool:
     for role in roles:
         seat = find_seat(state, entry, role)
         if seat is None:
             return False
-        state.sit(entry, seat)
+        state.seat(entry, seat)
     return True

@@ -13,37 +13,43 @@ from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import JobEntry, Seat, keep_order
+from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
-from elastic_operator.plan.allocation.taken import Taken
-from elastic_operator.plan.facts.roles import MASTER
-from elastic_operator.plan.facts.snapshot import Member, Resources, Snapshot
+from elastic_operator.plan.facts.snapshot import Member, Snapshot
+from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
     """Board, accounts and roster of a snapshot.
 
-    `touched` are the entries that this pass has changed or tried to change, `displaced` those that lost all pods
-    meanwhile. `given` and `options` are the memory of `victims` and `options`. `in_vain` are the uids of entries for
-    which a whole job went when this pass was served before, and which got nothing in the end (112). `split_gangs` are
-    the gangs that get nothing, as only a part of each had places before (144). `new_places` counts the pending pods
-    without a node so far that got a place at others' cost. `serving` is the gang that is being served, `tried_gangs`
-    are the gangs served so far, with `tried_pods` pods in all. `asked_by` is the memory of `node_requests`.
+    What a pass has done so far:
+        touched       the entries that the pass has changed or tried to change
+        preempted     the entries that lost all pods meanwhile
+        new_places    the number of pending pods without a node so far that got a place at others' cost
+        serving       the gang that is being served
+        tried_gangs   the gangs served so far, with `tried_pods` pods in all
+
+    What an earlier try of the same pass has found:
+        in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        split_gangs   the gangs that get nothing, because only a part of each had places (144)
+
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. `serial` is
+    the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot, self.serial = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
         self.roster = Roster(snapshot, self.board, self.accounts)
-        self.residents: list[dict[str, tuple[JobEntry, Member]]] = [{} for _ in self.board.nodes]
-        self.seated: list[list[tuple[JobEntry, Seat]]] = [[] for _ in self.board.nodes]
+        self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
+        self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
         self.in_vain = frozenset[str]()
         self.split_gangs = frozenset[str]()
-        self._gpus_of: dict[int, tuple[Resources, int]] = {}
         self._start(snapshot)
 
     def renewed(self, snapshot: Snapshot) -> AllocationState:
@@ -52,6 +58,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
+        self.serial += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
@@ -61,23 +68,23 @@ class AllocationState:
 
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
-        self.touched: set[JobEntry] = set()
-        self.displaced: set[JobEntry] = set()
-        self.taken = Taken(self.journal, snapshot.brakes, keeps=self.keeps, gpus_of=self.gpus_of)
+        self.touched: set[Entry] = set()
+        self.preempted: set[Entry] = set()
+        self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given: dict[Hashable, tuple[int, int]] = {}
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-        self.asked_by: dict[tuple[Account, int], tuple[int, int]] = {}
+        self.requested_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        odd = sorted(self.roster.odd, key=lambda entry: entry.rank)
-        for entry in odd:
+        entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
+        for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
-        for entry in odd:
+        for entry in entries:
             self._trim(entry)
         self.divide()
-        for entry in odd:
+        for entry in entries:
             self._hold_promised(entry)
 
     @property
@@ -85,24 +92,9 @@ class AllocationState:
         """The snapshot's time."""
         return self.snapshot.now
 
-    @property
-    def entries(self) -> tuple[JobEntry, ...]:
-        """All entries, in the order in which jobs are served."""
-        return self.roster.entries
-
-    @property
-    def by_account(self) -> dict[Account, list[JobEntry]]:
-        """The entries that are charged to each account."""
-        return self.roster.by_account
-
-    @property
-    def by_team(self) -> dict[str, list[JobEntry]]:
-        """The entries of each team."""
-        return self.roster.by_team
-
     # -- what the snapshot says ----------------------------------------------------------------------------------------
 
-    def _join(self, entries: Iterable[JobEntry]) -> None:
+    def _join(self, entries: Iterable[Entry]) -> None:
         """Put the members of new entries on the board."""
         loads: dict[int, list[Member]] = {}
         for entry in entries:
@@ -114,27 +106,27 @@ class AllocationState:
                     loads.setdefault(node, []).append(member)
             self._want(entry, +1)
         for node, members in loads.items():
-            self.board.settle([(member.requests, member.host_ports) for member in members], node)
+            self.board.place_members([(member.requests, member.host_ports) for member in members], node)
 
-    def _leave(self, entry: JobEntry) -> None:
+    def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
             self._charge_member(entry, member, -1)
             node = entry.at.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
-                self.board.unsettle(member.requests, member.host_ports, node)
+                self.board.remove_member(member.requests, member.host_ports, node)
         self._want(entry, -1)
 
-    def _want(self, entry: JobEntry, sign: int) -> None:
-        if entry.account and entry.job.wants:
-            most = entry.job.sizes[-1] if entry.job.sizes else len(entry.kept)
-            held = sum([self.gpus_of(member.requests) for member in entry.kept[:most]])
-            entry.account.wanted += sign * max(entry.largest_gpus, held)
+    def _want(self, entry: Entry, sign: int) -> None:
+        if entry.account and entry.demand.wants:
+            most = entry.demand.sizes[-1] if entry.demand.sizes else len(entry.kept)
+            held = sum([member.gpus for member in entry.kept[:most]])
+            entry.account.wanted += sign * max(entry.demand.gpus_at(entry.sizes[-1]) if entry.sizes else 0, held)
 
-    def _count_unplaced(self, entry: JobEntry) -> None:
+    def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
-            spot = self.board.find(entry.ask(member.role), entry.near) if member.node is None else None
+            spot = self.board.find(entry.requirements(member.role), entry.near) if member.node is None else None
             if spot is not None:
                 self.journal.do(
                     partial(self._count_at, entry, member, spot.node),
@@ -142,19 +134,19 @@ class AllocationState:
                 )
                 self.board.hold(member.requests, member.host_ports, spot.node, now=True)
 
-    def _count_at(self, entry: JobEntry, member: Member, node: int) -> None:
+    def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
         self.residents[node][member.uid] = (entry, member)
 
-    def _uncount_at(self, entry: JobEntry, member: Member, node: int) -> None:
+    def _uncount_at(self, entry: Entry, member: Member, node: int) -> None:
         del entry.at[member.uid], self.residents[node][member.uid]
 
-    def _trim(self, entry: JobEntry) -> None:
+    def _trim(self, entry: Entry) -> None:
         """Release what a job must not keep: all members, or those beyond its largest size."""
-        if not entry.job.wants:
+        if not entry.demand.wants:
             self.release_all(entry)
-        elif entry.job.sizes:
-            self.shrink(entry, entry.job.sizes[-1] - (not entry.has_master))
+        elif entry.demand.sizes:
+            self.shrink(entry, entry.demand.sizes[-1] - (not entry.has_master))
         self.journal.set(entry, "staying", entry.kept)
 
     def divide(self) -> None:
@@ -166,10 +158,10 @@ class AllocationState:
         for node in self.board.closed:
             for entry, member in self.residents[node].values():
                 if entry.account:
-                    self.accounts.capacity[entry.job.flavor] += self.gpus_of(member.requests)
+                    self.accounts.capacity[entry.demand.flavor] += member.gpus
         self.accounts.divide()
 
-    def _hold_promised(self, entry: JobEntry) -> None:
+    def _hold_promised(self, entry: Entry) -> None:
         """Seat a pending pod on the node that it is nominated for.
 
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
@@ -179,64 +171,56 @@ class AllocationState:
         node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
         if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
             return
-        self.sit(entry, Seat(MASTER, node, ready=self.board.is_free(entry.master, node)))
+        self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
 
-    def gpus_of(self, requests: Resources) -> int:
-        """The GPUs among these requests."""
-        known = self._gpus_of.get(id(requests))
-        if known is None:
-            known = requests, sum(requests.get(name, 0) for name in self.board.gpu_resources)
-            self._gpus_of[id(requests)] = known
-        return known[1]
-
-    def refusal(self, entry: JobEntry, need: int, *rules: Rule) -> Refusal | None:
+    def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
         """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
-    def charge(self, entry: JobEntry, requests: Resources, sign: int, *, planned: bool = False) -> None:
-        """Count the GPUs of one pod of the job as used by its team (+1) or no longer used (-1)."""
+    def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
+        """Count that many GPUs more (or fewer) as used by the job's team."""
         if entry.account:
-            entry.account.charge(sign * self.gpus_of(requests), fixed=not entry.job.preemptible, planned=planned)
+            entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
-    def _charge_member(self, entry: JobEntry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is gone: such a pod holds nothing, although its object is still
-        there (35).
+    def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
+        """Charge a member, unless its node is gone: such a pod holds nothing, although the pod's object is still there
+        (35).
         """
         if member.node is None or member.node in self.board.number:
-            self.charge(entry, member.requests, sign)
+            self.charge(entry, sign * member.gpus)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def set_served(self, entry: JobEntry, served: bool) -> None:
+    def set_served(self, entry: Entry, served: bool) -> None:
         """Note whether the entry has its minimum or keeps what it has."""
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_reserves(self, entry: JobEntry, reserves: bool) -> None:
+    def set_saves_up(self, entry: Entry, saves_up: bool) -> None:
         """Note whether its seats are only held for it (37)."""
-        if entry.reserves is not reserves:
-            self.journal.set(entry, "reserves", reserves)
+        if entry.saves_up is not saves_up:
+            self.journal.set(entry, "saves_up", saves_up)
 
-    def ask_for_nodes(self, entry: JobEntry) -> None:
+    def request_nodes(self, entry: Entry) -> None:
         """Count the GPUs of what its minimum lacks under its team's limits (49)."""
         gpus = entry.gpus_missing(entry.minimum)
-        self.journal.set(entry, "asks", True)
+        self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
-            self.journal.set(account, "asked", account.asked + gpus)
-            self.journal.set(account, "fixed", account.fixed + (0 if entry.job.preemptible else gpus))
+            self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
+            self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
         self.touched.add(entry)
 
-    def release(self, entry: JobEntry, member: Member) -> None:
+    def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
         self._change_kept(entry, member, tuple([m for m in entry.kept if m.uid != member.uid]), -1)
 
-    def restore(self, entry: JobEntry, member: Member) -> None:
+    def restore(self, entry: Entry, member: Member) -> None:
         """Keep a released member after all."""
         at = bisect_right(entry.kept, keep_order(member), key=keep_order)
         self._change_kept(entry, member, (*entry.kept[:at], member, *entry.kept[at:]), +1)
 
-    def _change_kept(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+    def _change_kept(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         change = partial(self._keep, entry, member)
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
@@ -244,108 +228,100 @@ class AllocationState:
             load = self.board.hold if sign > 0 else self.board.release
             load(member.requests, member.host_ports, node, now=False)
 
-    def _keep(self, entry: JobEntry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
+    def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
         node = entry.at.get(member.uid)
         if node is not None and sign > 0:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.taken.changed(member.uid, goes=sign < 0)
+        self.preemptions.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
         self.touched.add(entry)
 
-    def release_all(self, entry: JobEntry) -> None:
-        """Give up all its members."""
+    def release_all(self, entry: Entry) -> None:
+        """Give up all members of the entry."""
         for member in reversed(entry.kept):
             self.release(entry, member)
 
-    def displace(self, entry: JobEntry) -> None:
-        """Take all its members and seats for another job. It may come back later in the pass with the room that is
-        left.
+    def preempt_job(self, entry: Entry) -> None:
+        """Preempt the whole job: take all its members and seats for another one. It may come back later in the pass
+        with the room that is left.
         """
-        self.journal.set(entry, "displaced", True)
-        self.displaced.add(entry)
+        self.journal.set(entry, "preempted", True)
+        self.preempted.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
-            self.stand(entry, seat)
+            self.unseat(entry, seat)
         self.release_all(entry)
 
-    def shrink(self, entry: JobEntry, size: int) -> None:
+    def shrink(self, entry: Entry, size: int) -> None:
         """Release workers, the highest indices first, until the job has that size."""
         for seat in entry.seats[::-1]:
-            if entry.size > size and seat.role != MASTER:
-                self.stand(entry, seat)
+            if entry.size > size and seat.role != ROLE_MASTER:
+                self.unseat(entry, seat)
         for member in entry.kept[::-1]:
-            if entry.size <= size or member.role == MASTER:
+            if entry.size <= size or member.role == ROLE_MASTER:
                 return
             self.release(entry, member)
 
-    def keeps(self, owner: JobEntry, member: Member) -> bool:
+    def keeps(self, owner: Entry, member: Member) -> bool:
         """Whether that job keeps that member now."""
         node = owner.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
-    def spares_whole_jobs(self, entry: JobEntry) -> bool:
-        """Whether it may take no whole job in this pass, since it would lose the room again (112)."""
-        return entry.job.uid in self.in_vain
+    def spares_whole_jobs(self, entry: Entry) -> bool:
+        """Whether the entry may preempt no whole job in this pass, because it would lose the room again (112)."""
+        return entry.demand.uid in self.in_vain
 
-    def fits_back(self, entry: JobEntry, member: Member) -> bool:
+    def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
-        return self.has_its_room(entry, member) and not self.refusal(entry, self.gpus_of(member.requests), Rule.LIMIT)
+        return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
 
-    def has_its_room(self, entry: JobEntry, member: Member) -> bool:
+    def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.at.get(member.uid)
         return node is None or self.board.fits_load(member.requests, member.host_ports, node)
 
-    def keep_again(self, entry: JobEntry, size: int) -> None:
+    def keep_again(self, entry: Entry, size: int) -> None:
         """Keep released members that still have their room, up to that size; none without the master, if it had one."""
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
                 self.restore(entry, member)
-            elif member.role == MASTER:
+            elif member.role == ROLE_MASTER:
                 return
 
-    def released(self, entry: JobEntry) -> Iterator[Member]:
+    def released(self, entry: Entry) -> Iterator[Member]:
         """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
         kept = {m.uid for m in entry.kept}
         return (m for m in entry.staying if m.uid not in kept)
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
-    def sit(self, entry: JobEntry, seat: Seat) -> None:
+    def seat(self, entry: Entry, seat: Seat) -> None:
         """Give the job a seat, whose room is held from here on."""
         self._change_seats(entry, seat, (*entry.seats, seat), +1)
 
-    def stand(self, entry: JobEntry, seat: Seat) -> None:
+    def unseat(self, entry: Entry, seat: Seat) -> None:
         """Take a seat away again."""
         after = list(entry.seats)
         after.remove(seat)
         self._change_seats(entry, seat, tuple(after), -1)
 
-    def _change_seats(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
-        change, ask = partial(self._seat, entry, seat), entry.ask(seat.role)
+    def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
+        change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
         load = self.board.hold if sign > 0 else self.board.release
-        load(ask.shape.requests, ask.ports, seat.node, now=seat.ready)
+        load(requirements.shape.requests, requirements.ports, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
-    def _seat(self, entry: JobEntry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
+    def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         entry.seats = seats
         if sign > 0:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, entry.ask(seat.role).shape.requests, sign, planned=not entry.promised)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised)
         self.touched.add(entry)
-
-    def mark(self) -> int:
-        """A point to roll back to."""
-        return self.journal.mark()
-
-    def roll_back(self, mark: int) -> None:
-        """Undo every change since `mark` to entries, accounts and board."""
-        self.journal.roll_back(mark)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

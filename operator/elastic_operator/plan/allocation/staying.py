@@ -1,4 +1,4 @@
-"""Decides which released pods of a job stay for now, since nobody knows yet whether their takers can use the room
+"""Decides which released pods of a job stay for now, because nobody knows yet whether their takers can use the room
 (139).
 
 The other pods go meanwhile, so that one taker does not keep the others waiting.
@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_worker.contract import ROLE_MASTER
 
 
-def staying(demand: JobDemand, share: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
+def staying(demand: JobDemand, assignment: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
     """The released pods (uids) that stay while some takers are `waiting`; `takers` maps a pod to the uid of its taker.
 
     The job is left with an allowed size. So more pods go than the other takers need if there is no size in between, and
     all pods of a rigid job go for one. Pods without a taker go as well, even if only to bring the job to its largest
     size.
     """
-    held = [uid for uid in share.release if takers.get(uid) in waiting]
+    held = [uid for uid in assignment.release if takers.get(uid) in waiting]
     if not held:
         return frozenset()
-    served = [uid for uid in share.release if uid in takers and takers[uid] not in waiting]
-    others = [uid for uid in share.release if uid not in takers]
+    served = [uid for uid in assignment.release if uid in takers and takers[uid] not in waiting]
+    others = [uid for uid in assignment.release if uid not in takers]
     going = [*served, *others, *held]
-    return frozenset(going[len(share.keep) + len(going) - _size_for_now(demand, share, served) :])
+    return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
 
 
-def _size_for_now(demand: JobDemand, share: Assignment, served: list[str]) -> int:
+def _size_for_now(demand: JobDemand, assignment: Assignment, served: list[str]) -> int:
     """The largest size that leaves the takers that are served their room."""
-    least, most = len(share.keep), len(share.keep) + len(share.release) - len(served)
+    least, most = len(assignment.keep), len(assignment.keep) + len(assignment.release) - len(served)
     if not demand.sizes:
         return most
     if not served:
         return max(least, min(most, demand.sizes[-1]))
-    if any(member.uid in served for member in demand.members if member.role == MASTER):
+    if any(member.uid in served for member in demand.members if member.role == ROLE_MASTER):
         return least
     return max((size for size in demand.sizes if least <= size <= most), default=least)

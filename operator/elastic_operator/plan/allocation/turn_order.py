@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.accounts import Account, saturation
 
 Standing = tuple[tuple[float, ...], int, float, str, str, str]
 """The saturations on the path to one account; the last string is its flavor."""
-_Entry = tuple[Standing, Account | None]
+_Queued = tuple[Standing, Account | None]
 
 _FIRST: Standing = ((-1.0,), 0, 0.0, "", "", "")
 """The standing of jobs without GPUs: they take nothing that is shared."""
@@ -25,7 +25,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
 
     An account whose standing has changed since it was queued is sorted in again when it comes up.
     """
-    heaps: dict[Account | None, list[_Entry]] = {}
+    heaps: dict[Account | None, list[_Queued]] = {}
     for account in accounts:
         heaps.setdefault(account.parent if account else None, []).append((_below_parent(account), account))
     for heap in heaps.values():
@@ -42,7 +42,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
             heappush(parents, (_of_first(parent, heap), parent))
 
 
-def _first(heap: list[_Entry]) -> Account | None:
+def _first(heap: list[_Queued]) -> Account | None:
     """The account of the heap that stands lowest now; entries with an old standing are sorted in again."""
     while True:
         known, account = heap[0]
@@ -59,7 +59,7 @@ def _below_parent(account: Account | None) -> Standing:
     return (saturation(account.used, account.share),), -team.priority, team.created, team.uid, team.name, account.flavor
 
 
-def _of_first(parent: Account | None, heap: list[_Entry]) -> Standing:
+def _of_first(parent: Account | None, heap: list[_Queued]) -> Standing:
     """The standing of the first account of the heap, from the top down."""
     (standing, priority, created, uid, name, flavor), _ = heap[0]
     above = tuple(saturation(one.used, one.share) for one in reversed(parent.path)) if parent else ()

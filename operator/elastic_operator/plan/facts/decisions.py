@@ -38,46 +38,41 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are the names of those for whom pods are
-    released; `reclaimed`: some of these are of other teams. `givers` are the names of other teams' jobs that lose pods
-    for it.
+    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released, and
+    `givers` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some takers are of other teams.
     """
 
-    replicas: int
-    keep: tuple[str, ...]
-    release: tuple[str, ...]
-    create: tuple[Slot, ...]
+    assignment: Assignment
     limit: Limit
     message: str
     wake_at: float | None = None
-    takers: tuple[str, ...] = ()
+    takers: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
-    givers: tuple[str, ...] = ()
+    givers: Mapping[str, str] = field(default_factory=dict)
 
     def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
-        """The grant while the pods `held` stay, `size` pods are the target, and the takers named in `without` get
+        """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
         nothing (139).
 
         Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
         """
-        keep = (*self.keep, *(uid for uid in self.release if uid in held))
-        release = tuple(uid for uid in self.release if uid not in held)
-        soonest = sorted(self.create, key=lambda slot: not slot.ready)
-        create = tuple(soonest[: max(0, max(size, self.replicas) - len(keep))])
+        before = self.assignment
+        keep = (*before.keep, *(uid for uid in before.release if uid in held))
+        release = tuple(uid for uid in before.release if uid not in held)
+        soonest = sorted(before.create, key=lambda slot: not slot.ready)
+        create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
-            takers = tuple(name for name in self.takers if name not in without)
-            return replace(
-                self, replicas=len(keep) + len(create), keep=keep, release=release, create=create, takers=takers
-            )
+            takers = {uid: name for uid, name in self.takers.items() if uid not in without}
+            return replace(self, assignment=Assignment(len(keep) + len(create), keep, release, create), takers=takers)
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, replicas=size or self.replicas, keep=keep, release=(), create=create, takers=(), givers=())
+        return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers={})
 
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
     """A node for a pending pod of others, and the pods (by uid) that must leave that node first (41).
 
-    `uid`, `namespace` and `name` are the pending pod's. `losers` are the jobs that lose the victims: uid to name.
+    `uid`, `namespace` and `name` are the pending pod's. `evicts_from` are the jobs that lose the victims: uid to name.
     Without victims there is, or soon will be, room anyway. `reserved` is the node that the pod has a reservation for so
     far.
     """
@@ -87,7 +82,7 @@ class Nomination:
     name: str
     node: str
     victims: tuple[str, ...] = ()
-    losers: Mapping[str, str] = field(default_factory=dict)
+    evicts_from: Mapping[str, str] = field(default_factory=dict)
     reserved: str = ""
 
     @property
@@ -98,20 +93,21 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods (by uid) that a job loses to other teams, and the names of the takers."""
+    """The pods (by uid) that a job loses to other teams, and the takers: uid to name."""
 
     job_uid: str
     pods: tuple[str, ...]
-    takers: tuple[str, ...]
+    takers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the pod of `slot` for `incarnation`, with `nnodes` in its environment.
+    """Create the pod of that role and index for `incarnation`, with `nnodes` in its environment.
 
-    In Elastic mode its environment has the `master_epoch` as well, and the master's pod the annotation `membership`.
-    `old_secret`: it uses the Secret of the pods of an older release that it joins. `own_class`: it has the operator's
-    PriorityClass instead of the template's (97).
+    `node` is where it is pinned, None for the scheduler's choice. In Elastic mode its environment has the
+    `master_epoch` as well, and the master's pod the annotation `membership`. `old_secret`: it uses the Secret of the
+    pods of an older release that it joins. `own_class`: it has the operator's PriorityClass instead of the template's
+    (97).
     """
 
     role: str
@@ -154,7 +150,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Write who takes part into the annotation of exactly that master pod; `text` is the new value."""
+    """Who takes part in an Elastic job: `text` is written into the membership annotation of exactly that master pod."""
 
     name: str
     uid: str
@@ -165,7 +161,7 @@ class Membership:
 class Plan:
     """What one pass wants done for one job, in this order: status if `commit_first`, deletes, creates, status, events.
 
-    The `membership` is written to the master of an Elastic job together with the deletes.
+    `membership` is written to the master of an Elastic job together with the deletes.
 
     `commit_first` is set when the status records the decision that the other writes follow from (a new incarnation, an
     end). A replica that takes over must find the decision before it finds the traces of these writes (25). `route` is

@@ -15,7 +15,7 @@ WORK_SECONDS = 1800.0
 """Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as
 it grows, more when the GPUs are taken back, and both times it starts again.
 """
-LONGEST_SECONDS = 7200.0
+MAX_WAIT_SECONDS = 7200.0
 """After this time without a change it takes whatever there is, so no GPU stays idle for good."""
 
 
@@ -34,7 +34,7 @@ def growth_cost(spec: JobSpec, status: JobStatus) -> float:
 
 def worth_it_after(cost: float, size: int, larger: int) -> float:
     """Seconds for which the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
-    return min(LONGEST_SECONDS, cost * size / (larger - size))
+    return min(MAX_WAIT_SECONDS, cost * size / (larger - size))
 
 
 def _uses_library(status: JobStatus) -> bool:

@@ -36,15 +36,7 @@ class LastOutput:
 
 @dataclass(frozen=True, slots=True)
 class MainContainer:
-    """State of a pod's main container; all None/False before it starts.
-
-    `is_consequence`: by its log, it failed because another pod had failed. `script_exit_code` is the code of the
-    process that failed first in it, negative for a signal, if its log names it. `last_output`: None until it has failed
-    and its log was read. `waiting_container` is the container
-    that the pod waits for, itself or an init container. `waiting_since` is the latest time at which an init container
-    began or ended, or the volumes and network were there. `is_on_its_way`: volumes and network are there and the
-    kubelet names no trouble, so an init container runs or an image is pulled (136).
-    """
+    """State of a pod's main container; all None/False before it starts."""
 
     running_since: float | None = None
     exit_code: int | None = None
@@ -54,11 +46,19 @@ class MainContainer:
     waiting_reason: str = ""
     waiting_message: str = ""
     waiting_container: str = ""
+    """The container that the pod waits for: this one, or an init container."""
     waiting_since: float | None = None
+    """The latest time at which an init container began or ended, or the volumes and network were there."""
     is_on_its_way: bool = False
+    """Whether volumes and network are there and the kubelet names no trouble: an init container runs, or an image is
+    pulled (136).
+    """
     is_consequence: bool = False
+    """Whether, by its log, it failed because another pod had failed."""
     script_exit_code: int | None = None
+    """The code of the process that failed first in it, negative for a signal, if its log names it."""
     last_output: LastOutput | None = None
+    """None until it has failed and its log was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class OwnPod:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended and holds no resources."""
+        """Whether the pod has ended and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -140,7 +140,7 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """How nodes are asked for: by pods that wait for the scheduler, after a delay and within a limit (49)."""
+    """How new nodes are requested: by pods that wait for the scheduler, after a delay and within a limit (49)."""
 
     delay_seconds: float = 30.0
     timeout_seconds: float = 900.0
@@ -157,33 +157,53 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One job as the stores show it.
+class Heard:
+    """What is heard of a job beside its object and its pods."""
 
-    `invalid` is the message for the user if the spec cannot be read. `spec` is then the last one that could be read,
-    None if there is none (99). `deleted`: it is deleted, and a finalizer keeps it. `unknown_fields` are fields that
-    this release does not know, `unused_flags` flags of torchrun in its templates that are not used (130).
-    `ignored_priority` is the reason and message for a PriorityClass that does not count (96). `foreign_names` are pod
-    names of this job that pods of others have (82). `fingerprints` are those that pods of each role must have (19).
-
-    `trouble` says why the last write for this job failed, while it is retried. `blocked` says why the API server
-    accepts no more of its pods for now (27). `refused` is what it refused in this generation's pods: it will not accept
-    them until the spec changes. `fault` says why the job is set aside after an error of the operator's own (88),
-    `unallocated` that the allocation raised.
-    `uncounted` names the devices that it asks for and that are not counted. `left_out` are PriorityClasses in its
-    templates that its pods do not get (97). `unkept` are fields of its status that the API server drops, as the
-    definition is of an older release.
-
-    `provisioning` is set if its pods may ask for nodes. `report` is the last report of one of its masters. `heard` is
-    when a master last answered, or when the operator began to ask every second, if that is later: None if that is about
-    to begin, -inf if no master is asked (92). `group` is what the logs of its pods show since they are read: None if
-    that is about to begin (146). `disruption` is set while too many nodes are away for any to be given up (86).
-    `shut_out` are its unbound pods (uids) that their planned node does not take any more, each with the reason (142).
-
-    `grace_ceiling` is the most seconds that its leaving pods get, whatever they were made with. `start_seconds` is how
-    long its pods have to start on a node, 0 for no limit (136). `quiet` is set if its size was changed often enough for
-    it to matter (143). `what_if` is the value of the annotation by which a suspended job asks what it would get (160).
+    trouble: str = ""
+    """Why the last write for the job failed, while the write is retried."""
+    blocked: str = ""
+    """Why the API server accepts no more of the job's pods for now (27)."""
+    refused: str = ""
+    """What the API server refused in the pods of this generation: it will not accept them until the spec changes."""
+    report: Report | None = None
+    """The last report of one of the job's masters."""
+    answered: float | None = -inf
+    """When a master last answered, or when the operator began to ask every second, if that is later. None: the operator
+    is about to begin; -inf: no master is asked (92).
     """
+    group: Group | None = NOBODY_ASKS
+    """What the logs of the job's pods show since they are read; None: the reading is about to begin (146)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSurroundings:
+    """What one job is judged by beside itself and its pods."""
+
+    priority: int = 0
+    ignored_priority: tuple[str, str] = ("", "")
+    """The reason and message for a PriorityClass that does not count (96)."""
+    unready: Mapping[str, float] = field(default_factory=dict)
+    """By node of its pods that is not Ready, the time since when; -inf if somebody has tainted the node as out of
+    service.
+    """
+    disruption: Disruption | None = None
+    """Set if some nodes are not Ready, and too many are away for any to be given up (86)."""
+    shut_out: Mapping[str, str] = field(default_factory=dict)
+    """By uid, its unbound pods that their planned node does not take any more, with the reason (142)."""
+    grace_ceiling: int | None = None
+    """The most seconds that its leaving pods get, whatever they were made with."""
+    uncounted: str = ""
+    """The devices that the job requests and that are not counted."""
+    left_out: str = ""
+    """PriorityClasses in its templates that its pods do not get (97)."""
+    quiet: Quiet | None = None
+    """Set if the job's size was changed often enough for it to matter (143)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as the stores show it."""
 
     namespace: str
     name: str
@@ -192,37 +212,38 @@ class Job:
     created: float
     status: JobStatus
     spec: JobSpec | None
+    """The spec; the last one that could be read if the present one cannot be, None if there is none (99)."""
     invalid: str = ""
+    """Why the present spec cannot be read, for the user; "" if it can."""
     deleted: bool = False
+    """Whether the job is deleted, and a finalizer keeps it."""
     unknown_fields: str = ""
+    """Fields that this release does not know."""
     unused_flags: str = ""
-    priority: int = 0
-    ignored_priority: tuple[str, str] = ("", "")
+    """Flags of torchrun in the templates that are not used (130)."""
     pods: tuple[OwnPod, ...] = ()
     foreign_names: frozenset[str] = frozenset()
+    """Pod names of this job that pods of others have (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""
-    blocked: str = ""
-    refused: str = ""
+    """By role, the fingerprint that its pods must have (19)."""
+    heard: Heard = Heard()
+    around: JobSurroundings = JobSurroundings()
     fault: str = ""
+    """Why the job is set aside after an error of the operator's own (88)."""
     unallocated: bool = False
+    """Whether the allocation raised that error."""
     provisioning: Provisioning | None = None
-    report: Report | None = None
-    heard: float | None = -inf
-    group: Group | None = NOBODY_ASKS
-    disruption: Disruption | None = None
-    shut_out: Mapping[str, str] = field(default_factory=dict)
-    uncounted: str = ""
-    left_out: str = ""
-    grace_ceiling: int | None = None
+    """How the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
+    """How long its pods have to start on a node; 0 for no limit (136)."""
     unkept: frozenset[str] = frozenset()
-    quiet: Quiet | None = None
+    """Fields of its status that the API server drops, because its definition is of an older release."""
     what_if: str = ""
+    """The value of the annotation by which a suspended job asks what it would get (160)."""
 
     @property
-    def asks(self) -> bool:
-        """Whether it is suspended and asks what it would get if it were not."""
+    def is_what_if(self) -> bool:
+        """Whether the job is suspended and asks what it would get if it were not."""
         return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
 
     @property
@@ -231,6 +252,6 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def stands(self) -> str:
+    def needs_edit(self) -> str:
         """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.refused
+        return self.invalid or self.heard.refused

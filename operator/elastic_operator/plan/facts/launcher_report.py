@@ -38,41 +38,45 @@ class Goodput:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The group as the master with that uid sees it; `read_at` is when it reported, on the API server's clock.
-
-    `state` is Waiting, Forming, Running, Aligning, Stopping, Done or Failed, and `reason` a sentence on it. `members`
-    are names of pods in the order of their ranks, empty if no pod trains or if they are too many to be listed.
-    `given_up` are pods that run but cannot train any more, each with the reason (105). `changes` are the latest ones,
-    newest first. `epoch`, `samples_seen`, `loss` and `goodput` come from scripts that use the library.
-    `progress_percentage` (0 to 100), `estimated_remaining_seconds` and `metrics` (names and values) come from scripts
-    that report as to a TrainJob of Kubeflow. `silent_since`: the master does not answer any more, and this is its last
-    report.
-    """
+    """The group as the master with that uid sees it."""
 
     master_uid: str
     read_at: float
+    """When the master reported, on the API server's clock."""
     generation: int
     state: str
+    """Waiting, Forming, Running, Aligning, Stopping, Done or Failed."""
     reason: str = ""
+    """A sentence on the state."""
     members: tuple[str, ...] = ()
+    """The names of the pods in the order of their ranks; empty if no pod trains, or if they are too many to be listed.
+    """
     world_size: int = 0
     given_up: tuple[tuple[str, str], ...] = ()
+    """Pods that run but cannot train any more, each with the reason (105)."""
     unused_flags: tuple[str, ...] = ()
     step: int | None = None
     last_checkpoint_step: int | None = None
     checkpoint_error: str | None = None
     epoch: int | None = None
+    """This and `samples_seen`, `loss` and `goodput` come from scripts that use the library."""
     samples_seen: int | None = None
     loss: float | None = None
     goodput: Goodput | None = None
     progress_percentage: int | None = None
+    """From 0 to 100. This, the remaining seconds and the metrics come from scripts that report as to a TrainJob of
+    Kubeflow.
+    """
     estimated_remaining_seconds: int | None = None
     metrics: tuple[tuple[str, str], ...] = ()
+    """Names and values."""
     changes: tuple[GroupChange, ...] = ()
+    """The latest changes of the group, newest first."""
     silent_since: float | None = None
+    """Set if the master does not answer any more, and this is its last report."""
 
     @property
     def group(self) -> tuple[object, ...]:
-        """All of it except the progress of the training, which changes all the time."""
+        """The report without the progress of the training, which changes all the time."""
         names = self.members, self.world_size, self.given_up, self.unused_flags, self.changes
         return self.master_uid, self.generation, self.state, self.reason, *names, self.silent_since

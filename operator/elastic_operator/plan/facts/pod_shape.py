@@ -1,4 +1,4 @@
-"""Reads from a pod template what kube-scheduler will ask of a node for each pod made from it.
+"""Reads from a pod template what kube-scheduler will require of a node for each pod made from it.
 
 The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
 schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
@@ -34,7 +34,7 @@ def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
-    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) asks of its node.
+    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) requires of its node.
 
     `requests` includes `pods: 1`. `gpus` is the sum over `gpu_resources`.
     """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
 
-from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-MASTER, WORKER = ROLE_MASTER, ROLE_WORKER
+from elastic_worker.contract import ROLE_MASTER
 
 
 class _Pod(Protocol):
@@ -16,6 +15,14 @@ class _Pod(Protocol):
     def index(self) -> int: ...
 
 
+P = TypeVar("P", bound=_Pod)
+
+
 def master_first(pod: _Pod) -> tuple[bool, int]:
-    """A key to sort by: the master, then workers by index. Pods go in the reverse order."""
-    return pod.role != MASTER, pod.index
+    """A key to sort by: the master, then workers by index."""
+    return pod.role != ROLE_MASTER, pod.index
+
+
+def leaving_order(pods: Iterable[P]) -> list[P]:
+    """The pods in the order in which they go: the highest worker index first, the master last."""
+    return sorted(pods, key=master_first, reverse=True)

@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.growth_cost import worth_it_after
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+from elastic_worker.contract import ROLE_MASTER
 
 Resources = Mapping[str, int]
 HostPort = tuple[str, str, int]
@@ -24,7 +24,7 @@ HostPort = tuple[str, str, int]
 
 
 def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
-    """A port of the node, as a pod asks for it."""
+    """A port of the node, as a pod requests it."""
     return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
 
 
@@ -43,8 +43,8 @@ class Node:
 
     `used` counts every bound pod whose phase is not Succeeded or Failed, of any kind and namespace, except the members
     listed in the snapshot's jobs and except `leaving`. `leaving` counts our own pods that are on their way out: their
-    resources are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by owner: namespace
-    -> extended resource -> GPUs.
+    resources and host ports are not free yet, but will be. `used_by` and `leaving_by` split the GPUs among these by
+    owner: namespace -> extended resource -> GPUs.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Node:
     used: Resources = field(default_factory=dict)
     used_ports: frozenset[HostPort] = frozenset()
     leaving: Resources = field(default_factory=dict)
+    leaving_ports: frozenset[HostPort] = frozenset()
     used_by: Mapping[str, Resources] = field(default_factory=dict)
     leaving_by: Mapping[str, Resources] = field(default_factory=dict)
 
@@ -77,11 +78,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What kube-scheduler will ask of a node for a pod made from one template.
+    """What kube-scheduler will require of a node for a pod made from one template.
 
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
-    scheduler will ask (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
+    scheduler will require (inter-pod affinity, DoNotSchedule spread, unbound or zonal volumes, resource claims, another
     scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
     """
 
@@ -100,6 +101,7 @@ class Member:
     """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
+    `gpus` are those among its `requests`.
     """
 
     uid: str
@@ -107,32 +109,13 @@ class Member:
     index: int
     node: str | None
     requests: Resources
+    gpus: int = 0
     host_ports: frozenset[HostPort] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
-    """What the allocator knows of one job.
-
-    `sizes` are the allowed sizes in pods, ascending; empty for a job that gets no new pods. `holds_place` is True for a
-    job that runs, or is between two incarnations: it is served with the running jobs of its priority. `free_up_to` is
-    the size up to which growth is never delayed (its last granted size, or any size after an edit). Larger sizes wait
-    until `grow_after`. If growth costs the job work, they wait until it is worth that: `growth_cost` is the cost, in
-    seconds of work of all its GPUs, and `changed_at` its last change of size (148). Sizes of `failed_size` or more wait
-    until `failed_until`. `taken_indices` are the worker indices whose pod object exists. `wants` is False for a job
-    that must have no pods (suspended, ended, invalid).
-
-    `flavor` is the kind of GPU it uses, "" if it asks for none. If that is not clear, `flavor_problem` says why in
-    words, and it gets nothing new. A job that is not `preemptible` never goes above its team's guarantee, and loses no
-    pods to others. Pods of others go for it only if it `takes`, and only from `takes_from` on (139); it always gets
-    what is idle. `running_since` is when it last began to run (0 = it does not), `waiting_since` when it began to wait
-    for its minimum.
-
-    In autoscaled pools, pods of it may ask for new nodes for what its minimum lacks, from `nodes_from` on (None: never)
-    (49). `waiting` are the pods that ask, until `nodes_until`. They are no members: they hold nothing. `pod_priorities`
-    are those of its master and of its workers, as kube-scheduler sees them. `avoided` describes in words the nodes that
-    its shapes are kept from for a while (137).
-    """
+    """What the allocator knows of one job."""
 
     uid: str
     namespace: str
@@ -140,35 +123,74 @@ class JobDemand:
     priority: int
     created: float
     sizes: tuple[int, ...]
+    """The allowed sizes in pods, ascending; empty for a job that gets no new pods."""
     master: PodShape
     worker: PodShape
     members: tuple[Member, ...] = ()
-    taken_indices: frozenset[int] = frozenset()
+    used_indices: frozenset[int] = frozenset()
+    """The worker indices whose pod object exists."""
     holds_place: bool = False
+    """Whether the job runs, or is between two incarnations: it is served with the running jobs of its priority."""
     free_up_to: int = 0
+    """The size up to which growth is never delayed: the last granted size, or any size after an edit."""
     grow_after: float = 0.0
+    """Larger sizes than `free_up_to` wait until this time."""
     growth_cost: float = 0.0
+    """The cost of one step of growth, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth
+    it (148).
+    """
     changed_at: float = 0.0
+    """The last change of the job's size."""
     failed_size: int | None = None
+    """Sizes of this or more wait until `failed_until`; None: no size has failed."""
     failed_until: float = 0.0
     failed_reason: str = ""
     wants: bool = True
+    """False for a job that must have no pods: suspended, ended or invalid."""
     flavor: str = DEFAULT_FLAVOR
+    """The kind of GPU that the job uses; "" if it requests no GPUs."""
     flavor_problem: str = ""
+    """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
+    """A job that is not preemptible never goes above its team's guarantee, and loses no pods to others."""
     takes: bool = True
+    """Whether pods of others may go for the job (139). It always gets what is idle."""
     takes_from: float = 0.0
+    """The time from which pods of others may go for the job (139)."""
     running_since: float = 0.0
+    """When the job last began to run; 0: it does not run."""
     waiting_since: float = 0.0
+    """When the job began to wait for its minimum; 0: it does not wait."""
     pod_priorities: tuple[int, int] = (1, 0)
+    """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
-    waiting: tuple[Member, ...] = ()
+    """The nodes that its shapes are kept from for a while, in words (137)."""
+    provisioning_pods: tuple[Member, ...] = ()
+    """Pods that request new nodes from an autoscaler, for what the minimum lacks (49). They are no members: they hold
+    nothing.
+    """
     nodes_from: float | None = None
+    """The time from which pods of the job may request new nodes; None: never (49)."""
     nodes_until: float = 0.0
+    """The time until which the provisioning pods request nodes."""
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of its members."""
+        return sum(member.gpus for member in self.members)
+
+    @property
+    def lacks_minimum(self) -> bool:
+        """Whether the job has fewer pods than its smallest size."""
+        return len(self.members) < min(self.sizes, default=0)
+
+    def gpus_at(self, size: int) -> int:
+        """The GPUs of that size, master included."""
+        return self.master.gpus + self.worker.gpus * (size - 1)
 
     def shape_of(self, role: str) -> PodShape:
-        """What its pods of that role ask for."""
-        return self.master if role == MASTER else self.worker
+        """What the job's pods of that role require."""
+        return self.master if role == ROLE_MASTER else self.worker
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""
@@ -187,15 +209,7 @@ class JobDemand:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pending GPU pod that is not ours, for which kube-scheduler has found no room.
-
-    `nominated` is the node that anybody but the operator has nominated it for. `reserved` is the node that the operator
-    has nominated it for: what is free there, or becomes free, belongs to it (45). `preempts`: kube-scheduler would
-    evict pods of lower priority for it by itself, so the operator deletes no pod of lower priority for it.
-    `unplannable` says in words why no place can be planned for it (inter-pod rules, unbound volumes, claims). The pods
-    of one `gang` ("" = none) get all their places in one pass, or none (144). A gang that `may_be_split` is served pod
-    by pod if its team is not guaranteed all of it. A pod that does not `take` only gets what is free.
-    """
+    """A pending GPU pod that is not ours, for which kube-scheduler has found no room."""
 
     uid: str
     namespace: str
@@ -205,23 +219,34 @@ class PendingPod:
     flavor: str = DEFAULT_FLAVOR
     priority: int = 0
     nominated: str = ""
+    """The node that anybody but the operator has nominated the pod for."""
     reserved: str = ""
+    """The node that the operator has nominated the pod for: what is free there, or becomes free, belongs to the pod
+    (45).
+    """
     preempts: bool = True
+    """Whether kube-scheduler would evict pods of lower priority for it by itself. Then the operator deletes no pod of
+    lower priority for it.
+    """
     unplannable: str = ""
+    """Why no place can be planned for it, in words (inter-pod rules, unbound volumes, claims); "" if one can."""
     gang: str = ""
+    """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
+    """Whether the gang is served pod by pod where the team is not guaranteed all of it."""
     takes: bool = True
+    """Whether pods of others may go for it. Otherwise it only gets what is free."""
 
     @property
     def promised(self) -> bool:
-        """Whether it has a place that nobody else may have."""
+        """Whether the pod has a place that nobody else may have."""
         return bool(self.reserved or self.nominated)
 
 
-UNBRAKED = 1 << 60
+NO_LIMIT = 1 << 60
 
 
-class Brake(StrEnum):
+class EvictionLimit(StrEnum):
     """The limits on reclaim, by the names of their settings (138)."""
 
     FOR_ONE = "reclaim.maxEvictionsPerDecision"
@@ -236,17 +261,17 @@ class Taker(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Brakes:
+class EvictionLimits:
     """The most pods of others that may go within a minute (138), for each team and for all together.
 
     `gone` are the pods (uids) deleted for others within the last minute, each with its taker. A limit is `firm` if
     somebody has set it. `kept` pods of the limit for all are for the taker `first` alone, which has waited for long.
     """
 
-    for_one: int = UNBRAKED
-    in_all: int = UNBRAKED
+    for_one: int = NO_LIMIT
+    in_all: int = NO_LIMIT
     gone: Mapping[str, Taker] = field(default_factory=dict)
-    firm: frozenset[Brake] = frozenset(Brake)
+    firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
     first: Taker | None = None
     kept: int = 0
 
@@ -263,7 +288,7 @@ class Snapshot:
     policy covers. Every other namespace is a team called `namespace NAME`, like `default_team`. If that has a parent,
     the parent is among the `teams`, and what all these namespaces get is divided among them (111). A job that has
     waited for `starvation_seconds` reserves what becomes free (37). Without `reclaiming` no team loses a pod to another
-    team or to pending pods (43); with it, no more than the `brakes` allow.
+    team or to pending pods (43); with it, no more than the `eviction_limits` allow.
     """
 
     now: float
@@ -277,7 +302,7 @@ class Snapshot:
     pending_pods: tuple[PendingPod, ...] = ()
     starvation_seconds: float = 600.0
     reclaiming: bool = True
-    brakes: Brakes = field(default_factory=Brakes)
+    eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def gpus_in(snapshot: Snapshot) -> int:

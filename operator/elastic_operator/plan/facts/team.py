@@ -24,45 +24,45 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a team may use of one flavor, in GPUs.
-
-    `borrow_limit` is how far it may go above `guaranteed` (None = up to all idle GPUs, 0 = not at all), `lend_limit`
-    how much of an idle guarantee others may use (None = all of it). `weight` is its part of the GPUs that nobody is
-    guaranteed.
-    """
+    """What a team may use of one flavor, in GPUs."""
 
     guaranteed: int = 0
     borrow_limit: int | None = None
+    """How far the team may go above `guaranteed`; None = up to all idle GPUs, 0 = not at all."""
     weight: int = 1
+    """The team's part of the GPUs that nobody is guaranteed."""
     lend_limit: int | None = None
+    """How much of an idle guarantee others may use; None = all of it."""
 
     @property
     def limit(self) -> int | None:
-        """The most it may use; None = no limit."""
+        """The most that the team may use; None = no limit."""
         return None if self.borrow_limit is None else self.guaranteed + self.borrow_limit
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A quota policy; or without one (`has_policy` False) a namespace that no policy covers, or all of these together
-    (111).
+    """A quota policy; or without one a namespace that no policy covers, or all of these together (111).
 
-    Names are unique. A team with children owns no namespaces. A flavor missing in `quotas` is `Quota()`: nothing
-    guaranteed, idle GPUs may be borrowed. `priority` is the tier in which idle GPUs are handed out. No other team takes
-    a whole job of the team before it has run for `min_runtime_seconds`. With `quantum_seconds`, jobs of equal priority
-    that cannot all run take turns of that length.
+    A team with children owns no namespaces.
     """
 
     name: str
+    """Unique among all teams."""
     uid: str = ""
     created: float = 0.0
     parent: str | None = None
     quotas: Mapping[str, Quota] = field(default_factory=dict)
+    """By flavor. A flavor that is missing is `Quota()`: nothing is guaranteed, idle GPUs may be borrowed."""
     priority: int = 0
+    """The tier in which idle GPUs are handed out."""
     max_gpus_per_job: int | None = None
     min_runtime_seconds: int = 0
+    """No other team takes a whole job of the team before it has run for this long."""
     quantum_seconds: int | None = None
+    """Jobs of equal priority that cannot all run take turns of this length; None: they take no turns."""
     has_policy: bool = True
+    """False for namespaces without a policy."""
 
 
 NO_POLICY = Team("namespace", has_policy=False)

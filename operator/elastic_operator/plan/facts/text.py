@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """A message names this many things of a kind, and says how many more there are."""
 
 
@@ -13,7 +13,12 @@ def pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
 
 
-def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+def names_of(named: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of those with these uids, each once: uid to name."""
+    return tuple(sorted({*named.values()}))
+
+
+def listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The names, the first few of them spelled out."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown

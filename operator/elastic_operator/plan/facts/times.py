@@ -1,9 +1,11 @@
-"""Times of statuses, seconds since the epoch, and waits that double."""
+"""Times of statuses and of their conditions, seconds since the epoch, and waits that double."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TypeVar
+
+from elastic_api.status import Condition, Truth
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
@@ -33,3 +35,17 @@ def lasts(until: float, longest: float, now: float) -> bool:
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
     """How long to wait the `times`-th time in a row: `first` seconds, doubled with each time after, `most` at most."""
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
+
+
+def condition(
+    before: Condition | None, kind: str, value: Truth, reason: str, message: str, generation: int, now: float
+) -> Condition:
+    """The condition that follows the one `before` of its kind; its transition time changes only when its truth does."""
+    return Condition(
+        type=kind,
+        status=value,
+        reason=reason,
+        message=message,
+        last_transition_time=before.last_transition_time if before and before.status == value else at(now),
+        observed_generation=generation,
+    )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from elastic_operator.plan.facts.times import doubled
 
-MOST_IN_VAIN = 3
+MAX_IN_VAIN = 3
 """After this many tries in vain the taker rests."""
 FIRST_REST_SECONDS = 3600.0
-MOST_REST_SECONDS = 86_400.0
+MAX_REST_SECONDS = 86_400.0
 """The first rest, doubled after each further try up to this one."""
 
 
 def rest_seconds(times: int) -> float:
     """The rest after this many tries in vain."""
-    if times < MOST_IN_VAIN:
+    if times < MAX_IN_VAIN:
         return 0.0
-    return doubled(FIRST_REST_SECONDS, MOST_REST_SECONDS, times - MOST_IN_VAIN + 1)
+    return doubled(FIRST_REST_SECONDS, MAX_REST_SECONDS, times - MAX_IN_VAIN + 1)

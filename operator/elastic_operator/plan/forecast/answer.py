@@ -1,4 +1,4 @@
-"""What a job would get now that asks: the allocator's own answer, on the snapshot with that job in it (160).
+"""What a job would get that asks now: the allocator's own answer, on the snapshot with that job in it (160).
 
 The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
 make a job may ask.
@@ -13,23 +13,23 @@ from elastic_api.status import MAX_LENDERS, Limit
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.plan.forecast.positions import positions, waiting
+from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
-from elastic_operator.plan.foresight import Foresight
 from elastic_operator.plan.job.demand import JobShape, demand_of
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.stability import SteadyAllocator
 
 WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it would get: `replicas` pods with `gpus` in all, and what limits it.
+    """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
 
-    `reclaimed` are the GPUs of running pods that would go for it, `borrowed` its GPUs beyond the guarantee. `lenders`
-    are the teams whose idle guarantee it would use, each with the most GPUs of it that it would use. If it does not
-    fit, `position` is its place in line, and it `starts_at` that time (epoch seconds) with that `confidence`, if any
-    end is known that lets it start.
+    `reclaimed` are the GPUs of running pods that would go for the job, `borrowed` its GPUs beyond the guarantee.
+    `lenders` are the teams whose idle guarantee the job would use, each with the most GPUs of it that would be used. If
+    the job does not fit, `position` is its place in line, and it `starts_at` that time (epoch seconds) with that
+    `confidence`, if any end is known that lets it start.
     """
 
     fits: bool
@@ -46,28 +46,27 @@ class Answer:
 
 
 def no_answer(limit: str, message: str) -> Answer:
-    """The answer for a job that cannot be asked about."""
+    """The answer for a job about which nothing can be worked out."""
     return Answer(fits=False, replicas=0, gpus=0, limit=limit, message=message)
 
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
-    """What a suspended job asks for once it is not suspended any more, from `now` on."""
-    assert obs.job.spec is not None, "asked of jobs whose spec could be read"
-    spec = obs.job.spec.model_copy(update={"suspend": False})
+    """The demand of a suspended job as if it were resumed `now`."""
+    spec = obs.spec.model_copy(update={"suspend": False})
     return replace(demand_of(replace(obs, job=replace(obs.job, spec=spec)), shape), waiting_since=now)
 
 
 def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
     """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
-    asked = with_job(snapshot, job)
+    resumed = with_job(snapshot, job)
     yield
-    allocation = Foresight().allocate(asked)
+    allocation = SteadyAllocator().allocate(resumed)
     found = answer(job, allocation)
     if found.fits:
         return found
-    place = positions(waiting(asked.jobs, allocation), allocation).get(job.uid)
-    sure = confidence(asked, allocation, ends, job.flavor)
-    starts = yield from start_times(asked, allocation, ends, [job.uid])
+    place = positions(queued_jobs(resumed.jobs, allocation), allocation).get(job.uid)
+    sure = confidence(resumed, allocation, ends, job.flavor)
+    starts = yield from start_times(resumed, allocation, ends, [job.uid])
     at = starts.get(job.uid)
     return replace(found, position=place, starts_at=at, confidence=sure if at is not None else None)
 
@@ -80,9 +79,9 @@ def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """What the job gets in this allocation."""
     grant = allocation[job.uid]
-    asks = grant.limit == Limit.WAITING_FOR_NODES
-    size = 0 if asks else grant.replicas
-    gpus = job.master.gpus + job.worker.gpus * (size - 1) if size else 0
+    needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
+    size = 0 if needs_nodes else grant.assignment.replicas
+    gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
     return Answer(
         fits=size >= min(job.sizes, default=1),

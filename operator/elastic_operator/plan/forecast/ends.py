@@ -24,8 +24,8 @@ def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
 def _ends(obs: Observation, now: float) -> Iterator[float]:
     training, spec = obs.status.training, obs.job.spec
     if training is not None and training.estimated_remaining_seconds is not None:
-        told = seconds(training.last_updated_time)
-        if now - told <= OLD_SECONDS:
-            yield told + training.estimated_remaining_seconds
+        reported = seconds(training.last_updated_time)
+        if now - reported <= OLD_SECONDS:
+            yield reported + training.estimated_remaining_seconds
     if spec is not None and spec.active_deadline_seconds is not None:
         yield now + spec.active_deadline_seconds - active_for(obs.status, holds=holds_nodes(obs), now=now)

@@ -1,8 +1,8 @@
 """Where jobs stand in line that wait for their minimum (161).
 
 A line is the jobs of one team that wait for one kind of GPU. Their order is exact: within a team, jobs are served one
-after the other. Between teams there is no such order, as with each job that is served, other teams stand lower. And
-what another team's jobs are is nobody else's matter.
+after the other. Between teams there is no such order, because with each job that is served other teams stand lower. And
+another team's jobs are nobody else's business.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand
 
 EXACT = 10
-"""Positions up to this are told as they are."""
+"""Positions up to this one are shown exactly."""
 
 
-def waiting(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDemand]:
+def queued_jobs(jobs: Iterable[JobDemand], allocation: Allocation) -> list[JobDemand]:
     """The jobs that wait for their minimum and have no pod, in the order in which they are served.
 
     A job whose flavor is not clear does not wait: it gets nothing before somebody edits it.
     """
-    found = [job for job in jobs if _waits(job) and not allocation.share(job.uid).replicas]
+    found = [job for job in jobs if _waits(job) and not allocation.assignment(job.uid).replicas]
     return sorted(found, key=lambda job: allocation.rank(job.uid))
 
 
-def positions(waiting: Iterable[JobDemand], allocation: Allocation) -> dict[str, int]:
-    """The place of each waiting job (uid) in its line, from 1 on."""
+def positions(queued: Iterable[JobDemand], allocation: Allocation) -> dict[str, int]:
+    """The place of each of the `queued` jobs (uid) in its line, from 1 on."""
     lengths: dict[tuple[str, str], int] = {}
     found = {}
-    for job in waiting:
+    for job in queued:
         line = allocation.accounts.team_of(job.namespace), job.flavor
         found[job.uid] = lengths[line] = lengths.get(line, 0) + 1
     return found
 
 
 def rounded(position: int) -> int:
-    """The position as it is told: from 11 on rounded up to one digit.
+    """The position as users see it: from 11 on rounded up to one digit.
 
-    Where the first of 5,000 jobs starts, all others move up, and 31 of them hear of it.
+    When the first of 5,000 jobs starts, all others move up, and the statuses of 31 of them change.
     """
     if position <= EXACT:
         return position

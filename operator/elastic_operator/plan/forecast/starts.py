@@ -14,21 +14,21 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.allocate import Allocator, ends_of_protection
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
-from elastic_operator.plan.foresight import carried_out
+from elastic_operator.plan.stability import carried_out
 
-MOST_STEPS = 50
-"""So often everything is decided again for one forecast. What starts later has no estimate."""
+MAX_STEPS = 50
+"""At most this many times everything is decided again for one forecast. What starts later has no estimate."""
 TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
-"""Moments that differ by so many seconds, or by that part of the time from now, are one step: an estimate that differs
-by less is not told as another one. So 50 steps reach hours, however many jobs end meanwhile.
+"""Moments that differ by TOGETHER_SECONDS at most, or by TOGETHER_PART of the time from now, are one step. So MAX_STEPS
+steps reach hours, however many jobs end meanwhile.
 """
-BRAKED_SECONDS = 60.0
-"""The time for which pods that went for others count under the brakes (138)."""
+EVICTION_COUNTS_SECONDS = 60.0
+"""Seconds for which an eviction counts under the limits on evictions (138)."""
 
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class _Run:
 
 
 def of_now(snapshot: Snapshot, allocation: Allocation, now: float) -> Snapshot:
-    """What the allocation was made from, as it would be asked `now`, with the jobs that it has left out (143)."""
+    """What the allocation was made from, as it would be `now`, with the jobs that it has left out (143)."""
     return replace(allocation.snapshot, jobs=snapshot.jobs, now=now)
 
 
@@ -56,23 +56,23 @@ def start_times(
 
     `allocation` was made from the snapshot, and is read before the first step only.
     """
-    sizes = {uid: allocation.share(uid).replicas for uid in ends if uid in allocation}
+    sizes = {uid: allocation.assignment(uid).replicas for uid in ends if uid in allocation}
     runs = {uid: _Run(ends[uid], size) for uid, size in sizes.items() if size}
     left, found = set(waiting), dict[str, float]()
-    began = braked_at = snapshot.now
+    began = counts_since = snapshot.now
     snapshot, allocator = carried_out(snapshot, allocation), Allocator()
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         now = _next_moment(snapshot, runs, left, began)
         if now is None:
             break
         ended = {uid for uid, run in runs.items() if run.end <= now}
         for uid in ended:
             del runs[uid]
-        brakes = snapshot.brakes
-        if now >= braked_at + BRAKED_SECONDS:
-            brakes, braked_at = replace(brakes, gone={}), now
+        limits = snapshot.eviction_limits
+        if now >= counts_since + EVICTION_COUNTS_SECONDS:
+            limits, counts_since = replace(limits, gone={}), now
         jobs = tuple(job for job in snapshot.jobs if job.uid not in ended)
-        snapshot = replace(snapshot, now=now, jobs=jobs, brakes=brakes)
+        snapshot = replace(snapshot, now=now, jobs=jobs, eviction_limits=limits)
         if (yield):
             break
         allocation = allocator.allocate(snapshot)
@@ -85,13 +85,13 @@ def start_times(
 
 
 def _starts(job: JobDemand, allocation: Allocation) -> bool:
-    return allocation.share(job.uid).replicas >= job.sizes[0]
+    return allocation.assignment(job.uid).replicas >= job.sizes[0]
 
 
 def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> Iterator[tuple[str, _Run]]:
-    """The runs at their new sizes. When a job ends that had to start anew, nobody knows."""
+    """The runs at their new sizes. Nobody knows when a job ends that had to start anew."""
     for uid, run in runs.items():
-        size = allocation.share(uid).replicas
+        size = allocation.assignment(uid).replicas
         if size == run.size:
             yield uid, run
         elif size:
@@ -99,7 +99,7 @@ def _going_on(runs: Mapping[str, _Run], allocation: Allocation, now: float) -> I
 
 
 def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], began: float) -> float | None:
-    """When to decide next: the last of the moments that are told as one; None where no end is left that matters.
+    """When to decide next: the last of the moments that make one step; None if no end is left that matters.
 
     What frees other kinds of GPU than those that the jobs `left` wait for makes no moment. A job without GPUs waits for
     anything.
@@ -132,19 +132,12 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
         yield job.takes_from
         if job.waiting_since:
             yield job.waiting_since + starvation_seconds
-    elif team is not None and job.running_since:
-        if team.min_runtime_seconds:
-            yield job.running_since + team.min_runtime_seconds
-        if team.quantum_seconds is not None:
-            yield job.running_since + team.quantum_seconds
+    else:
+        yield from ends_of_protection(job, team)
 
 
 def confidence(snapshot: Snapshot, allocation: Allocation, ends: Mapping[str, float], flavor: str) -> float | None:
     """The part of the GPUs in use, of that kind, that jobs use whose end is known; None if none are in use."""
     used = sum(top.used_now for top in allocation.accounts.tops(flavor)) if flavor else 0
-    known = sum(_gpus(job, snapshot) for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
+    known = sum(job.gpus for job in snapshot.jobs if job.uid in ends and job.flavor == flavor)
     return min(1.0, round(known / used, 2)) if used > 0 else None
-
-
-def _gpus(job: JobDemand, snapshot: Snapshot) -> int:
-    return sum(member.requests.get(name, 0) for member in job.members for name in snapshot.gpu_resources)

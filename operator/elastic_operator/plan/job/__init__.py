@@ -1,1 +1,3 @@
-"""Decides about one job: what has happened to it, what it asks for, and what is done for it. It knows no other job."""
+"""Decides about one job: what has happened to it, what it demands, and what is done for it. This package knows no other
+job.
+"""

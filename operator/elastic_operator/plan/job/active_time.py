@@ -47,7 +47,7 @@ def _from_history(status: JobStatus, *, holds: bool, now: float) -> tuple[float,
     """The account of a job that has none: a new job, or one of a release that counted from the first start.
 
     Such a release recorded when the job got its pods and when it lost them. What it did not record counts as time with
-    pods, as all time did then. So the job is not over at once, and its deadline does not begin again.
+    pods, as all time counted then. So the job is not over at once, and its deadline does not begin again.
     """
     spent, since, ended = 0.0, status.start_time, None
     for change in reversed(status.history):

@@ -10,16 +10,16 @@ from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation
 
 TOGETHER_SECONDS = 10.0
-"""Losses within this time after the first one are one: they have one cause, a machine or a person."""
-AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS = 10, 600
-"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the longest."""
+"""Losses within this time after the first one count as one: they have one cause, a machine or a person."""
+AVOIDED_SECONDS, MAX_AVOIDED_SECONDS = 10, 600
+"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
     """The nodes whose kubelets have just refused members, each with one of them."""
-    refused = (pod for pod, _ in obs.gone if pod.refused and pod.incarnation == obs.status.incarnation)
+    refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
     return {pod.node: pod for pod in refused if pod.node}
 
 
@@ -46,13 +46,13 @@ def avoiding(obs: Observation, now: float) -> Observation:
     known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
     if not known:
         return obs
-    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, as it refused {one.reason}" for one in known}
+    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, because it refused {one.reason}" for one in known}
     return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
 
 
 def avoided_seconds(times: int) -> int:
     """How long a node is avoided after this many refusals in a row."""
-    return doubled(AVOIDED_SECONDS, LONGEST_AVOIDED_SECONDS, times)
+    return doubled(AVOIDED_SECONDS, MAX_AVOIDED_SECONDS, times)
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.group import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.losses import REASONS as LOSSES
+from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
 from elastic_operator.plan.job.waiting import why_pods_wait
+from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
@@ -26,13 +26,14 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
-    phase, told = _phase(obs, grant, now)
-    status = obs.status
+    phase, text = _phase(obs, grant, now)
+    status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
+    admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
     answers: list[tuple[ConditionType, bool, str, str]] = [
-        (ConditionType.READY, phase in READY_TRUE, phase, told),
-        (ConditionType.STALLED, phase in STALLED, phase if phase in STALLED else "Progressing", _if(phase, told)),
+        (ConditionType.READY, phase in READY_TRUE, phase, text),
+        (ConditionType.STALLED, stalled, *((phase, text) if stalled else ("Progressing", ""))),
         (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
-        (ConditionType.ADMITTED, *_admitted(obs)),
+        (ConditionType.ADMITTED, granted > 0, *admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
     if not status.finished:
@@ -57,12 +58,12 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         outcome = status.condition(kind)
         if status.finished and outcome and outcome.status == "True":
             return phase, outcome.message
-    if job.stands:
-        return Phase.INVALID_SPEC, _why_it_stands(obs)
+    if job.needs_edit:
+        return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
-        return Phase.SUSPENDED, f"{left} pods are still stopping." if left else "Set spec.suspend to false to resume."
-    if obs.held_back and status.retry:
+        return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+    if obs.backs_off and status.retry:
         return Phase.QUEUED, status.retry.reason
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
@@ -70,12 +71,12 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         wait = int(obs.hold_until - now + 0.999)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
-    if job.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.trouble
+    if job.heard.trouble:
+        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
     nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
     if status.target_replicas == 0 or nodes_asked:
-        told = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
-        return Phase.QUEUED, " ".join(filter(None, told))
+        texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
+        return Phase.QUEUED, " ".join(filter(None, texts))
     return _group_phase(obs, now)
 
 
@@ -85,31 +86,32 @@ def _suspended_by(status: JobStatus) -> str:
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
-def _why_it_stands(obs: Observation) -> str:
+def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
     if not obs.live:
-        return obs.job.stands
-    return f"{obs.job.stands.rstrip('.')}. Until it is edited its {pods(len(obs.live))} go on, and none is made."
+        return obs.job.needs_edit
+    return (
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.live))} and gets no more."
+    )
 
 
 def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
     """The phase of a job that has its place: how far its group is."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.live)
-    told = f"{running} of {pods(status.target_replicas)} run."
+    text = f"{running} of {pods(status.target_replicas)} run."
     trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
-    told = f"{told} {trouble}".strip() + _kept(obs)
+    text = f"{text} {trouble}".strip() + _kept(obs)
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
-            return (Phase.RESTARTING if again else Phase.STARTING), told
-        assert obs.job.spec is not None
-        until = f"the minimum of {obs.job.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
-        return Phase.RENDEZVOUSING, f"{told} Training stands until {until}."
+            return (Phase.RESTARTING if again else Phase.STARTING), text
+        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not met yet"
-        return Phase.RENDEZVOUSING, f"{told} {why.rstrip('.')}."
+        return Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}."
     if _complete(obs, now):
         return (
             Phase.RUNNING,
@@ -117,7 +119,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
             f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}",
         )
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), told
+    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), text
 
 
 def _failed_before(obs: Observation) -> str:
@@ -144,9 +146,9 @@ def _kept(obs: Observation) -> str:
     """
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.disruption is None:
+    if not obs.kept_nodes or obs.job.around.disruption is None:
         return ""
-    many = f"{obs.job.disruption.away} of {obs.job.disruption.of} nodes"
+    many = f"{obs.job.around.disruption.away} of {obs.job.around.disruption.of} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 
@@ -184,7 +186,7 @@ def _complete(obs: Observation, now: float) -> bool:
 
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
-    held = [pod.name for pod in obs.job.pods if pod.role == MASTER and pod.deleting_since is not None]
+    held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
     return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
 
 
@@ -199,18 +201,9 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _if(phase: Phase, told: str) -> str:
-    return told if phase in STALLED else ""
-
-
 def _suspended(obs: Observation) -> tuple[str, str]:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
-
-
-def _admitted(obs: Observation) -> tuple[bool, str, str]:
-    granted = obs.status.target_replicas
-    return (True, "Admitted", f"{pods(granted)} granted.") if granted else (False, "NotAdmitted", "")
 
 
 def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
@@ -222,8 +215,8 @@ def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
 
 def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     """Why the job is not bigger, or not running."""
-    if obs.job.stands:
-        return False, Phase.INVALID_SPEC, _why_it_stands(obs)
+    if obs.job.needs_edit:
+        return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if obs.job.spec is not None and obs.job.spec.suspend:
         return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
     if held := why_held(obs.status):
@@ -232,7 +225,7 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
     retry = obs.status.retry
-    if retry and obs.held_back:
+    if retry and obs.backs_off:
         return False, Limit.SCALE_UP_FAILED, retry.reason
-    assert grant is not None, "a job that has no say in this is suspended, held back or cannot be read"
+    assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from elastic_api.pod_names import pod_name
 from elastic_api.status import MAX_LISTED_PODS, JobStatus, PodStatus
 from elastic_api.template import nproc_of
 from elastic_operator.plan.facts.decisions import CreatePod
@@ -11,7 +12,7 @@ from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import account, holds_nodes
-from elastic_operator.plan.job.group import first_ranks, is_whole, world_size
+from elastic_operator.plan.job.master_report import first_ranks, is_whole, world_size
 from elastic_operator.plan.job.observation import Observation, is_running
 from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
@@ -23,6 +24,10 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
+    listed = [
+        _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_listed(pod, status))
+        for pod in sorted(job.pods, key=master_first)[:MAX_LISTED_PODS]
+    ]
     update: dict[str, object] = {
         "observed_generation": job.generation,
         "replicas": len(obs.live),
@@ -30,10 +35,7 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
         "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
-        "pods": [
-            _pod_status(pod, ranks.get(pod.name), leaves=pod.uid in obs.going and _may_be_told(pod, status))
-            for pod in _listed(job.pods)
-        ],
+        "pods": status.pods if listed == status.pods else listed,
         "pods_not_listed": max(0, len(job.pods) - MAX_LISTED_PODS),
         "running_since": _running_since(obs, running, now),
     }
@@ -52,7 +54,7 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
     """
     known = {(pod.role, pod.index): pod for pod in pods}
     made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
-    in_order = sorted([*status.pods, *made], key=lambda pod: (pod.role != ROLE_MASTER, pod.index))
+    in_order = sorted([*status.pods, *made], key=master_first)
     update = {
         "replicas": status.replicas + len(made),
         "pods": in_order[:MAX_LISTED_PODS],
@@ -64,7 +66,7 @@ def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods
 def _created(job: Job, create: CreatePod, pod: OwnPod | None) -> PodStatus:
     if pod is not None and pod.incarnation == create.incarnation:
         return _pod_status(pod, None, leaves=False)
-    name = f"{job.name}-{create.role}-{create.index}"
+    name = pod_name(job.name, create.role, create.index)
     return PodStatus(name=name, role=create.role, index=create.index, node=create.node, phase="Pending")
 
 
@@ -98,14 +100,11 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
     return sum(nproc_of(obs.job.spec, pod.role) for pod in running)
 
 
-def _listed(pods: tuple[OwnPod, ...]) -> list[OwnPod]:
-    return sorted(pods, key=master_first)[:MAX_LISTED_PODS]
+def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
+    """Whether the pod may be listed as Terminating before its deletion: a master whose place is still to be filled may
+    not.
 
-
-def _may_be_told(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it may be listed as Terminating before its deletion: a master whose place is still to be filled may not.
-
-    That the status lists it as alive says that its number is used (`elastic.losses`).
+    Where the status lists a master as alive, its number is known to be used (`elastic_rules.losses`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

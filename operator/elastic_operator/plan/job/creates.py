@@ -12,10 +12,12 @@ from elastic_operator.plan.job.observation import Observation
 def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") -> tuple[CreatePod, ...]:
     """A pod for each slot, as the job is now; none if its spec cannot be read.
 
-    All pods of an incarnation have the `min:max` in their environment that its first ones got (11).
+    All pods of an incarnation have the `min:max` in their environment that its first ones got (11), and their
+    token from an older release's Secret if any of them has (97).
     """
     if obs.job.spec is None:
         return ()
+    present = [pod for pod in obs.job.pods if pod.incarnation == obs.status.incarnation]
     nnodes = next((pod.nnodes for pod in obs.live if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
     return tuple(
         CreatePod(
@@ -26,13 +28,8 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             nnodes,
             obs.status.master_epoch or 0,
             membership,
-            old_secret=_old_secret(obs),
-            own_class=bool(obs.job.left_out),
+            old_secret=not all(pod.own_secret for pod in present),
+            own_class=bool(obs.job.around.left_out),
         )
         for slot in slots
     )
-
-
-def _old_secret(obs: Observation) -> bool:
-    """Whether pods of this incarnation have their token from an older release's Secret: all must have the same (97)."""
-    return any(pod.incarnation == obs.status.incarnation and not pod.own_secret for pod in obs.job.pods)

@@ -1,25 +1,26 @@
-"""What one job asks of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
+"""What one job demands of the allocator, from its observation, its allowed sizes and the shapes of its pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from elastic_api.status import ConditionType, JobStatus, Retry
+from elastic_api.pod_names import parse_pod_name
+from elastic_api.status import ConditionType, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.pod_shape import kept_from
-from elastic_operator.plan.facts.roles import WORKER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_worker.contract import ROLE_WORKER
 
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What a job's pods ask of a node, and the flavor of their GPUs.
+    """What a job's pods require of a node, and the flavor of their GPUs.
 
     `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are
     those of the master's pod and of the workers', as kube-scheduler sees them.
@@ -33,7 +34,7 @@ class JobShape:
 
     @property
     def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler asks for the job's pods (10)."""
+        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
         return self.master.pinnable and self.worker.pinnable
 
 
@@ -48,38 +49,39 @@ def job_shape(
     with_gpus = [shape for shape in (master, worker) if shape.gpus]
     if not with_gpus:
         return JobShape(master, worker, "", "", priorities)
-    asked = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
-    counting = [flavor for flavor in flavors if asked <= set(flavor.resources)]
+    requested = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
+    counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
     suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
     if len(suitable) != 1:
-        return JobShape(master, worker, "", _problem(sorted(asked), suitable or counting, bool(suitable)), priorities)
+        return JobShape(
+            master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
+        )
     flavor = suitable[0]
     return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
-    job, status, spec = obs.job, obs.status, obs.job.spec
-    assert spec is not None, "a job whose spec cannot be read is not the allocator's"
+    job, status, spec = obs.job, obs.status, obs.spec
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
     running = obs.wants_pods and status.target_replicas > 0
-    after_change = _grow_after(status, spec.elasticity.scale_up_delay_seconds)
+    resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     avoided = sorted(obs.avoided)
     demand = JobDemand(
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.priority,
+        priority=job.around.priority,
         created=job.created,
         sizes=sizes,
         master=kept_from(shape.master, avoided),
         worker=kept_from(shape.worker, avoided),
         members=tuple(member_of(pod) for pod in obs.live),
-        taken_indices=_taken_indices(obs),
+        used_indices=_used_indices(obs),
         holds_place=running,
         free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
-        grow_after=after_change if running else 0.0,
+        grow_after=seconds(resized) + delay if running and resized else 0.0,
         growth_cost=growth_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if status.history else 0.0,
         failed_size=_failed_size(status.retry, shape),
@@ -91,7 +93,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
         running_since=seconds(status.turn_started or status.running_since),
-        waiting_since=_waiting_since(obs),
+        waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
         pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
         nodes_from=_nodes_from(obs),
@@ -102,27 +104,27 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
     """The demand of a job that also has these pods, which are being created (48)."""
-    indices = frozenset(member.index for member in members if member.role == WORKER)
-    more = replace(demand, members=(*demand.members, *members), taken_indices=demand.taken_indices | indices)
+    indices = frozenset(member.index for member in members if member.role == ROLE_WORKER)
+    more = replace(demand, members=(*demand.members, *members), used_indices=demand.used_indices | indices)
     pinnable = demand.master.pinnable and demand.worker.pinnable
     return _apart(more, {member.uid for member in members if member.node is None and pinnable})
 
 
 def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
-    """The demand with the pods of these uids, which have no node, as `waiting` and not as members, if they may ask for
-    nodes.
+    """The demand with the pods of these uids, which have no node, as provisioning pods and not as members, if they may
+    request nodes.
 
     They may while the other members are fewer than the minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
     if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
         return demand
-    waiting = (*demand.waiting, *(member for member in demand.members if member.uid in uids))
-    return replace(demand, members=members, waiting=waiting)
+    provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
+    return replace(demand, members=members, provisioning_pods=provisioning)
 
 
 def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
-    """The extended resources that it asks for and that count as GPUs."""
+    """The extended resources that a pod of that shape requests and that count as GPUs."""
     return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
 
 
@@ -137,9 +139,10 @@ def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
     return replace(shape, node_selector={**shape.node_selector, **flavor.node_selector})
 
 
-def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
+def _problem(requested: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
     """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
-    resources, choices = " and ".join(asked), "; ".join(_choices(flavors))
+    resources = " and ".join(requested)
+    choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
     if suits:
         return (
             f"{resources} is a resource of several flavors ({', '.join(f.name for f in flavors)}). Add one of these to"
@@ -156,24 +159,14 @@ def _problem(asked: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> st
     )
 
 
-def _choices(flavors: Sequence[Flavor]) -> Iterator[str]:
-    for flavor in flavors:
-        yield f"{_labels(flavor.node_selector)} for {flavor.name}"
-
-
 def _labels(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) or "nothing"
 
 
-def _waiting_since(obs: Observation) -> float:
-    """The time since when the job may run and is granted nothing. A suspended job begins to wait when it is resumed."""
-    return _since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED)
-
-
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     """The latest time at which one of these conditions became False; without one, when the job was created."""
-    told = [obs.status.condition(kind) for kind in conditions]
-    since = [c.last_transition_time for c in told if c is not None and c.status == "False"]
+    known = [obs.status.condition(kind) for kind in conditions]
+    since = [c.last_transition_time for c in known if c is not None and c.status == "False"]
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
@@ -188,7 +181,8 @@ def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
 
 
 def _nodes_from(obs: Observation) -> float | None:
-    """When the job may ask for new nodes: some time after it began to wait, or after it last asked in vain (49).
+    """When the job may request new nodes: some time after it began to wait, or after no node came for its last request
+    (49).
 
     A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
     minimum.
@@ -205,7 +199,7 @@ def _nodes_from(obs: Observation) -> float | None:
 
 
 def _nodes_until(obs: Observation) -> float:
-    """Until when its pods without a node ask for one; 0 if there are none."""
+    """Until when the job's pods without a node request one; 0 if there are none."""
     provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
@@ -213,13 +207,8 @@ def _nodes_until(obs: Observation) -> float:
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 
-def _grow_after(status: JobStatus, delay_seconds: int) -> float:
-    return seconds(status.last_resize_time) + delay_seconds if status.last_resize_time else 0.0
-
-
-def _taken_indices(obs: Observation) -> frozenset[int]:
+def _used_indices(obs: Observation) -> frozenset[int]:
     """Worker indices whose pod object exists, living or not, its own or of others."""
-    own = {pod.index for pod in obs.job.pods if pod.role == WORKER}
-    prefix = f"{obs.job.name}-worker-"
-    foreign = {int(name.removeprefix(prefix)) for name in obs.job.foreign_names if name.startswith(prefix)}
-    return frozenset(own | foreign)
+    own = {pod.index for pod in obs.job.pods if pod.role == ROLE_WORKER}
+    foreign = (parse_pod_name(obs.job.name, name) for name in obs.job.foreign_names)
+    return frozenset(own | {place[1] for place in foreign if place is not None and place[0] == ROLE_WORKER})

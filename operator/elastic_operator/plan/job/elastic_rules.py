@@ -13,7 +13,6 @@ from dataclasses import replace
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.failures import (
     count_failure,
@@ -23,24 +22,25 @@ from elastic_operator.plan.job.failures import (
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.group import new_failures
 from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
+from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
+from elastic_worker.contract import ROLE_MASTER
 
 
 def failure(obs: Observation, now: float) -> Observation:
     """A launcher that says that no pod would fare better ends the job (135). A master that fails is replaced.
 
-    A worker that fails is a loss here: the coordinator says whose fault a failure is, and how many there were.
+    A worker that fails counts as a lost pod here: the coordinator says whose fault a failure is, and how many there
+    were.
     """
-    assert obs.job.spec is not None
     failed = failed_pods(obs)
-    if not failed or obs.job.spec.suspend:
+    if not failed or obs.spec.suspend:
         return obs
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
-    master = next((pod for pod in failed if pod.role == MASTER), None)
+    master = next((pod for pod in failed if pod.role == ROLE_MASTER), None)
     return obs if master is None else _replace_failed_master(obs, master, now)
 
 
@@ -79,14 +79,13 @@ def losses(obs: Observation, now: float) -> Observation:
 
 def absence(obs: Observation, now: float) -> Observation:
     """The others wait for a new master only for a limited time."""
-    assert obs.job.spec is not None
     since = obs.status.master_lost_time
     if since is None:
         return obs
     master = master_of(obs)
     if master is not None and is_running(master):
         return replace(obs, status=obs.status.model_copy(update={"master_lost_time": None}))
-    limit = obs.job.spec.recovery.master_loss_timeout_seconds
+    limit = obs.spec.recovery.master_loss_timeout_seconds
     until = seconds(since) + limit
     if now < until:
         return replace(obs, wake_at=(*obs.wake_at, until))
@@ -102,21 +101,21 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
     """A failed master counts as a failure, but the other pods stay."""
-    obs, told, wait = count_failure(obs, master, now)
+    obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
     if not obs.live:
-        event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+        event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)
     status = status.model_copy(update={"replicas": max(0, status.replicas - 1)})
-    gone = (*obs.gone, (master, short_failure(master)))
-    return replace(obs, status=status, gone=gone, commit=True, events=(*obs.events, _replaced(told, status)))
+    to_delete = (*obs.to_delete, (master, short_failure(master)))
+    return replace(obs, status=status, to_delete=to_delete, commit=True, events=(*obs.events, _replaced(text, status)))
 
 
 def _had_master(obs: Observation) -> bool:
     """Whether the last status knew of a master: then that one is gone, too, and its number is used."""
-    return any(pod.role == MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
+    return any(pod.role == ROLE_MASTER and pod.phase in ("Pending", "Running") for pod in obs.status.pods)
 
 
 def _replaced(why: str, status: JobStatus) -> Event:

@@ -9,10 +9,10 @@ from math import inf
 from elastic_api.status import JobStatus, LastFailure, Retry, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
-from elastic_worker.contract import EXIT_DO_NOT_RETRY
+from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
 DISTURBANCE_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
@@ -30,19 +30,18 @@ def failed_pods(obs: Observation) -> list[OwnPod]:
 
 def give_up_after_failure(obs: Observation, now: float) -> Observation:
     """A failed pod ends the incarnation. Whether that counts depends on what happened just before (13)."""
-    assert obs.job.spec is not None
     failed = failed_pods(obs)
-    if not failed or obs.job.spec.suspend:
+    if not failed or obs.spec.suspend:
         return obs
     if now < (until := _cause_known_by(obs, failed)) <= now + CAUSE_SECONDS:
         return replace(obs, wake_at=(*obs.wake_at, until))
     obs = note_last_output(obs, failed[0], now)
     if over := over_for_good(obs, failed, now):
         return over
-    obs, told, wait = count_failure(obs, failed[0], now)
+    obs, text, wait = count_failure(obs, failed[0], now)
     if obs.status.finished:
         return obs
-    event = Event("NewIncarnation", f"{told}; all pods are replaced after {wait} s.", "Warning")
+    event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
     return replace_all(obs, end_incarnation(obs.status), event)
 
 
@@ -71,13 +70,10 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
         exit_code=last.exit_code,
         log_tail=list(last.lines),
     )
-    if noted == known or (ended_at is None and _is_same_but_later(noted, known)):
+    same = known.model_copy(update={"time": noted.time}) if known is not None and ended_at is None else known
+    if noted == same:
         return obs
     return replace(obs, status=obs.status.model_copy(update={"last_failure": noted}))
-
-
-def _is_same_but_later(noted: LastFailure, known: LastFailure | None) -> bool:
-    return known is not None and noted == known.model_copy(update={"time": noted.time})
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
@@ -88,11 +84,10 @@ def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
     """The end of the job, if one of these pods says that another try would fare no better; else None."""
-    assert obs.job.spec is not None
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
-    final = obs.job.spec.recovery.final_exit_codes
+    final = obs.spec.recovery.final_exit_codes
     last = next((pod for pod in failed if not pod.main.is_consequence and _exit_code(pod) in final), None)
     if last is None or _disturbed(obs, _known_at(last, now)):
         return None
@@ -113,8 +108,7 @@ def _exit_code(pod: OwnPod) -> int | None:
 
 def too_many_in_all(obs: Observation, failures: int) -> str:
     """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
-    assert obs.job.spec is not None
-    most = obs.job.spec.recovery.max_restarts
+    most = obs.spec.recovery.max_restarts
     return (
         f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
     )
@@ -126,10 +120,10 @@ FORGOTTEN: dict[str, object] = {"failures": 0, **UNMARKED}
 
 
 def has_progressed(status: JobStatus) -> bool | None:
-    """Whether the training is further than at the failures in a row; None if that cannot be told (135).
+    """Whether the training is further than at the failures in a row; None if that is not known (135).
 
     Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
-    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: that cannot be told. A
+    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: nobody knows which. A
     run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
     of this run.
     """
@@ -162,7 +156,6 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
     Returns also the sentence for the event, and how many seconds to wait.
     """
-    assert obs.job.spec is not None
     what = describe_failure(first)
     counts = not _disturbed(obs, _known_at(first, now))
     failures = (0 if has_progressed(obs.status) else obs.status.failures) + counts
@@ -175,7 +168,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
         "running_since": None,
     }
     status = obs.status.model_copy(update=update)
-    limit = obs.job.spec.recovery.max_failures_without_progress
+    limit = obs.spec.recovery.max_failures_without_progress
     over = f"failure {failures} in a row" if failures >= max(1, limit) else too_many_in_all(obs, in_all)
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
@@ -186,15 +179,15 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How often in a row it was started over. A size that could not be had is no such attempt."""
+    """How many times in a row the job was started over. A size that could not be had is no such attempt."""
     retry = status.retry
     return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
 
 
 def describe_failure(pod: OwnPod) -> str:
     """One failed pod in words: its name, how it failed, and the end of its message."""
-    said = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
-    return f"{pod.name} {short_failure(pod)}{said}"
+    detail = f": {pod.main.message.strip()}" if pod.main.message.strip() else ""
+    return f"{pod.name} {short_failure(pod)}{detail}"
 
 
 def short_failure(pod: OwnPod) -> str:
@@ -205,7 +198,7 @@ def short_failure(pod: OwnPod) -> str:
 
 
 def has_failed(pod: OwnPod) -> bool:
-    """Whether its main container ended badly by itself, or the pod failed without an exit code."""
+    """Whether the pod's main container ended badly by itself, or the pod failed without an exit code."""
     if pod.disrupted:
         return False
     return bool(pod.main.exit_code) or (pod.phase == "Failed" and pod.main.exit_code is None)
@@ -215,7 +208,7 @@ def was_asked_to_go(pod: OwnPod) -> bool:
     """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
 
     The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
-    the pod was asked. A pod that ended by itself has no such deletion, as its own takes effect at once.
+    the pod was asked. A pod that ended by itself has no such deletion, because its own takes effect at once.
     """
     if pod.deleting_since is None:
         return False
@@ -229,7 +222,7 @@ def _disturbed(obs: Observation, failed_at: float) -> bool:
     count.
     """
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
-    master = next((p for p in present(obs) if p.role == MASTER), None)
+    master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:
         started = master.main.running_since
         changes += [p.main.running_since or 0.0 for p in present(obs) if p.created > started]
@@ -242,5 +235,5 @@ def _failed_at(pod: OwnPod) -> float:
 
 
 def _known_at(pod: OwnPod, now: float) -> float:
-    """When it failed, but no later than now: nodes' clocks may be ahead."""
+    """When the pod failed, but no later than now: nodes' clocks may be ahead."""
     return min(pod.main.finished_at or now, now)

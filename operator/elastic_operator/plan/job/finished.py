@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import lasts, seconds
 from elastic_operator.plan.job.holding import clean_pod_policy, goes_at_the_end
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed
+from elastic_operator.plan.job.plan_writes import deletes_of, make_plan, reclaimed
 
 FINISH_SECONDS = 60.0
 """How long the workers have to end by themselves after the master has succeeded."""
@@ -43,7 +43,7 @@ def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
 
 
 def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
-    """Whether it is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
+    """Whether the pod is about to end by itself: the kubelet reports a container's end before it reports the pod's."""
     return policy == CleanPodPolicy.RUNNING and pod.main.exit_code is not None
 
 
@@ -52,7 +52,7 @@ def without_pods(obs: Observation, now: float) -> Plan:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
     going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *going), (), now)
-    return _for_a_question(obs, plan, now) if obs.job.asks and obs.job.what_if == ONCE else plan
+    return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 
 
 def _for_a_question(obs: Observation, plan: Plan, now: float) -> Plan:

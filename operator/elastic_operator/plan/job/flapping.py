@@ -15,19 +15,19 @@ from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
 
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 WITHIN_SECONDS = 600.0
-"""More than `MOST_CHANGES` within this time are too many. Changes in the same direction count once."""
+"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
-"""Both times for a job without pods: it has nothing to lose, and may be entitled to what it waits for."""
+"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
 _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", Limit.WAITING_FOR_NODES})
 """Reasons of changes that the operator decided."""
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether it is held or has changed often enough; else nobody need find out since when it is quiet."""
-    lately = status.history[MOST_CHANGES : MOST_CHANGES + 1]
+    """Whether the job is held or has changed often enough; else it does not matter since when it is quiet."""
+    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
     return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
 
 
@@ -37,10 +37,9 @@ def hold_still(obs: Observation, now: float) -> Observation:
     An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
     minimum any change from outside ends it: the job loses nothing by another try.
     """
-    assert obs.job.spec is not None
-    status, quiet = obs.status, obs.job.quiet
+    status, quiet = obs.status, obs.job.around.quiet
     if status.held_until is None:
-        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MOST_CHANGES:
+        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MAX_CHANGES:
             return obs
         until = at(now + _held_seconds(obs))
         granted = status.target_replicas if obs.live else 0
@@ -48,29 +47,29 @@ def hold_still(obs: Observation, now: float) -> Observation:
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.job.spec.min_replicas
+    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.spec.min_replicas
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened, until when it is held, and what a person can do; "" for a job that is not held."""
+    """In words, what happened, until when the job is held, and what a person can do; "" for a job that is not held."""
     until = status.held_until
     if until is None:
         return ""
     latest = seconds(until) - EMPTY_SECONDS
     changes = [one for one in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(one.time) <= latest]
-    sizes = [change.to for change in changes[-MOST_CHANGES - 2 :]]
+    sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
         f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"
-        " the job ends this at once. If it comes again, report it with the output of `elastic-operator snapshot`."
+        " the job ends this at once. If this happens again, report it with the output of `elastic-operator snapshot`."
     )
 
 
 def _waits_by_itself(status: JobStatus) -> bool:
-    """Whether a back-off makes it try a size again and again; the back-off says when the next try is due."""
+    """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
     return status.retry is not None and (status.retry.size is not None or status.retry.waits_for is not None)
 
 
@@ -79,7 +78,7 @@ def _held_seconds(obs: Observation) -> int:
 
 
 def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
-    """The changes since it is quiet that count.
+    """The changes that count, of those since nothing has changed from outside.
 
     Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
     the one before, or growth that is withdrawn before its pod is there: no pod goes by it.

@@ -14,16 +14,16 @@ from math import inf
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.job.observation import Observation
+from elastic_worker.contract import ROLE_MASTER
 
 LOWEST_PRIORITY = -(1 << 31) - 1
 """Lower than that of any PriorityClass."""
 
 
-def held(obs: Observation) -> tuple[OwnPod, ...]:
+def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     """Live pods of a job that wants none and does not delete them. Another team may be entitled to their GPUs."""
     job = obs.job
     if obs.wants_pods:
@@ -50,18 +50,18 @@ def goes_at_the_end(pod: OwnPod, policy: CleanPodPolicy) -> bool:
     return policy == CleanPodPolicy.ALL or (policy == CleanPodPolicy.RUNNING and not pod.ended)
 
 
-def as_it_is(demand: JobDemand) -> JobDemand:
+def frozen_demand(demand: JobDemand) -> JobDemand:
     """The demand of a job that keeps what it has and gets no more. Others may be entitled to what it has.
 
     Without a master it has no sizes, or it would be given a place for one.
     """
     count = len(demand.members)
     sizes = tuple(size for size in demand.sizes if size <= count) or (count,)
-    has_master = any(member.role == MASTER for member in demand.members)
+    has_master = any(member.role == ROLE_MASTER for member in demand.members)
     return replace(
         demand,
         sizes=sizes if has_master else (),
-        waiting=(),
+        provisioning_pods=(),
         nodes_from=None,
         free_up_to=count,
         failed_size=1,
@@ -76,21 +76,21 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
     A job that may still run keeps the smallest size that its pods were made for, or is stopped as a whole.
     """
     runs = not (job.deleted or job.status.finished)
-    master = next((pod for pod in pods if pod.role == MASTER), None)
-    worker = next((pod for pod in pods if pod.role != MASTER), master)
+    master = next((pod for pod in pods if pod.role == ROLE_MASTER), None)
+    worker = next((pod for pod in pods if pod.role != ROLE_MASTER), master)
     assert worker is not None, "asked where there are pods"
     least = min((pod.nnodes[0] for pod in pods if pod.nnodes), default=len(pods))
     return JobDemand(
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.priority if runs else LOWEST_PRIORITY,
+        priority=job.around.priority if runs else LOWEST_PRIORITY,
         created=job.created,
         sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
         master=_shape_of(master or worker),
         worker=_shape_of(worker),
         members=tuple(map(member_of, pods)),
-        taken_indices=frozenset(pod.index for pod in job.pods if pod.role != MASTER),
+        used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         holds_place=True,
         free_up_to=len(pods),
         failed_size=1,
@@ -114,11 +114,11 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """The member that a live pod is."""
-    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.host_ports)
+    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.gpus, pod.host_ports)
 
 
 def stays(pod: OwnPod) -> bool:
-    """Whether it is alive and not being deleted."""
+    """Whether the pod is alive and not being deleted."""
     return not pod.ended and pod.deleting_since is None
 
 

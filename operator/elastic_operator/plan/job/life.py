@@ -6,32 +6,31 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
 from elastic_operator.plan.job.observation import (
     Observation,
+    add_change,
     end_incarnation,
     fail,
     present,
-    record,
     replace_all,
     set_condition,
 )
 from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
 """Running this long without another one forgets earlier failures and waits."""
-MOST_WAITS_ENDED = 5
+MAX_WAITS_ENDED = 5
 """This many edits end a job's wait for what could not be had (136)."""
 
 
 def deadline(obs: Observation, now: float) -> Observation:
     """Only time with pods counts: a job that waits for GPUs of others is not late by its own fault (135)."""
-    assert obs.job.spec is not None
-    limit = obs.job.spec.active_deadline_seconds
+    limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
     holds = holds_nodes(obs)
@@ -44,21 +43,20 @@ def deadline(obs: Observation, now: float) -> Observation:
 def success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
-        if pod.role == MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
-            told = "The master finished with exit code 0."
+        if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
+            text = "The master finished with exit code 0."
             status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", told, obs.job.generation, now)
-            event = Event("Succeeded", told)
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", text, obs.job.generation, now)
+            event = Event("Succeeded", text)
             return replace(obs, status=status, commit=True, events=(*obs.events, event))
     return obs
 
 
 def suspension(obs: Observation, now: float) -> Observation:
     """A suspended job gives up all pods, and its next ones are of another incarnation."""
-    assert obs.job.spec is not None
-    if not obs.job.spec.suspend or not obs.live:
+    if not obs.spec.suspend or not obs.live:
         return obs
-    status = record(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
+    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
     event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
@@ -68,13 +66,13 @@ def outdated(obs: Observation, now: float) -> Observation:
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
         return obs
-    status = record(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
+    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
 
 
 def steady(obs: Observation, now: float) -> Observation:
-    """Progress ends a row of failures; ten minutes of running do if progress cannot be told (135).
+    """Progress ends a row of failures; ten minutes of running do if progress is not known (135).
 
     A wait is forgotten ten minutes after its time has come (87).
     """
@@ -113,7 +111,7 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     retry, ended = obs.status.retry, obs.status.waits_ended_by_edits or 0
     if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
         return obs
-    if ended >= MOST_WAITS_ENDED:
-        told = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
-        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", told)))
+    if ended >= MAX_WAITS_ENDED:
+        text = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
+        return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
     return replace(obs, status=obs.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))

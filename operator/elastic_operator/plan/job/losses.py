@@ -1,7 +1,7 @@
 """Lost pods: how they are counted and described, and how long the job waits before it replaces them.
 
 Repeated losses make a job wait, depending on their cause (137). Losses that come together are one. A running pod that
-is deleted or evicted makes nobody wait, as somebody had a reason for that. A kubelet that refuses pods is the node's
+is deleted or evicted makes nobody wait, because somebody had a reason for it. A kubelet that refuses pods is the node's
 trouble: the job avoids that node for a while.
 """
 
@@ -14,13 +14,13 @@ from math import inf
 from elastic_api.status import MAX_AVOIDED, JobStatus, Retry
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
-from elastic_operator.plan.job.observation import Observation, end_incarnation, present, record, replace_all
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
 from elastic_operator.plan.job.survivors import go_on
+from elastic_worker.contract import ROLE_MASTER
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
@@ -31,9 +31,9 @@ def losses(obs: Observation, now: float) -> Observation:
     """Fewer members than last reported: pods were lost. Without its master, an incarnation is over (13).
 
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
-    the connections to a machine that is off, so the others would wait for it in vain.
+    the connections to a machine that is off, so the others would wait for it for ever.
     """
-    has_master = bool(obs.live) and obs.live[0].role == MASTER
+    has_master = bool(obs.live) and obs.live[0].role == ROLE_MASTER
     lost = lost_count(obs)
     if obs.live and obs.status.replicas and not has_master:
         lost = max(lost, 1)
@@ -43,7 +43,7 @@ def losses(obs: Observation, now: float) -> Observation:
     if not has_master:
         text = "The master is gone: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("MasterReplaced", text, "Warning"))
-    if node_is_lost(obs) and not go_on(obs.job, obs.asked):
+    if node_is_lost(obs) and not go_on(obs.job, obs.survivors):
         text = "A node is gone, and connections to it may never end: all pods are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
     return obs
@@ -64,14 +64,14 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     reasons = (reason,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
-    status = record(status, now, before, before - lost, reason, why, excused=excused)
+    status = add_change(status, now, before, before - lost, reason, why, excused=excused)
     event = Event("NodeLost" if node_is_lost(obs) else "PodLost", why, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))
 
 
 def node_is_lost(obs: Observation) -> bool:
     """Whether any of the pods that go is on a lost node."""
-    return any(pod.node in obs.lost_nodes for pod, _ in obs.gone)
+    return any(pod.node in obs.lost_nodes for pod, _ in obs.to_delete)
 
 
 def reported(obs: Observation) -> list[OwnPod]:
@@ -87,7 +87,7 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     are to blame themselves, or they would go from node to node for ever. A pod that is gone before it ran may be gone
     at once again, whoever deletes it. If the status does not list a pod, nobody may know whether it ran.
     """
-    gone = [pod for pod, _ in obs.gone if pod.incarnation == obs.status.incarnation]
+    gone = [pod for pod, _ in obs.to_delete if pod.incarnation == obs.status.incarnation]
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
@@ -135,7 +135,7 @@ def _times_apart(times: Iterable[float]) -> int:
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
     """The status with a wait if pods are lost as fast as they are created (20).
 
-    A new master does not wait for what happened to workers, since without it no pod trains.
+    A new master does not wait for what happened to workers, because no pod trains without it.
     """
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
@@ -151,12 +151,12 @@ def _why_lost(obs: Observation, lost: int) -> str:
     gone.
     """
     alive = {pod.name for pod in obs.live}
-    causes = {pod.name: why for pod, why in obs.gone if pod.incarnation == obs.status.incarnation}
+    causes = {pod.name: why for pod, why in obs.to_delete if pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]
-    told = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
-    why = f"Lost {', '.join(told) or 'a pod'}; not counted as a failure."
-    if node_is_lost(obs) and obs.asked is not None and go_on(obs.job, obs.asked):
-        return f"{why} A group of {pods(len(obs.asked.pods))} trains on without it and is left alone."
+    texts = [f"{name} ({causes[name]})" if causes.get(name) else name for name in names]
+    why = f"Lost {', '.join(texts) or 'a pod'}; not counted as a failure."
+    if node_is_lost(obs) and obs.survivors is not None and go_on(obs.job, obs.survivors):
+        return f"{why} A group of {pods(len(obs.survivors.pods))} trains on without it and is left alone."
     return why

@@ -1,19 +1,20 @@
-"""A new master that finds no place gets the place of the highest worker, since without a master the workers
-only wait.
+"""A new master that finds no place gets the place of the highest worker, because the workers only wait without a
+master.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.decisions import Grant
+from elastic_api.pod_names import pod_name
+from elastic_operator.plan.facts.decisions import Assignment, Grant
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
+from elastic_worker.contract import ROLE_MASTER
 
 PLACE_SECONDS = 30.0
-"""A new master has this long to find a place by itself, and as long again after each worker that goes for it."""
+"""A new master has this long to find a place by itself, and as long again after each worker that makes room for it."""
 
 
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
@@ -21,10 +22,9 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
 
     Not if the others would then be fewer than the minimum: nothing would be gained.
     """
-    assert obs.job.spec is not None
     lost_at = obs.status.master_lost_time
-    workers = [pod for pod in obs.live if pod.role != MASTER and pod.uid in grant.keep]
-    if lost_at is None or len(workers) < max(1, obs.job.spec.min_replicas) or not _finds_no_place(obs, grant, now):
+    workers = [pod for pod in obs.live if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
+    if lost_at is None or len(workers) < max(1, obs.spec.min_replicas) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + PLACE_SECONDS
@@ -34,21 +34,18 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
 
 
 def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
-    """Whether there is no node for it, now or soon. Not if something else keeps it from being created."""
+    """Whether there is no node for the master, now or soon. False if something else keeps it from being created."""
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)
-    name = f"{obs.job.name}-master-0"
+    name = pod_name(obs.job.name, ROLE_MASTER, 0)
     name_is_free = name not in obs.job.foreign_names and all(pod.name != name for pod in obs.job.pods)
-    gets_one = any(slot.role == MASTER for slot in grant.create)
+    gets_one = any(slot.role == ROLE_MASTER for slot in grant.assignment.create)
     return name_is_free and not gets_one and not obs.finishing and now >= obs.hold_until
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:
-    return replace(
-        grant,
-        replicas=grant.replicas - 1,
-        keep=tuple(uid for uid in grant.keep if uid != worker.uid),
-        release=(worker.uid, *grant.release),
-        message=f"{worker.name} makes room for a new master, which finds no other place.",
-    )
+    size, keep, release, create = grant.assignment
+    kept = tuple(uid for uid in keep if uid != worker.uid)
+    message = f"{worker.name} makes room for a new master, which finds no other place."
+    return replace(grant, assignment=Assignment(size - 1, kept, (worker.uid, *release), create), message=message)

@@ -1,63 +1,64 @@
 """Who takes part in an Elastic job, as its master reads it from an annotation of its pod (51).
 
-The members are worked out in each pass and compared with the annotation, so nothing is lost with this process. A new
-list has a higher number than the one before; a new master begins with 1.
+The number of a list has the key "wish": the word of the launcher for one such list. The members are worked out in each
+pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number than
+the one before; a new master begins with 1.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from elastic_api.job import JobSpec
-from elastic_operator.plan.facts.decisions import Grant, Membership, Slot
+from elastic_api.pod_names import pod_name
+from elastic_operator.plan.facts.decisions import Membership, Slot
 from elastic_operator.plan.job.observation import Observation, master_of
 
-_MOST_WISHES = 2**53
-"""The operator writes no higher number. One of 4,300 digits could be read, but not be written."""
+_MAX_NUMBER = 2**53
+"""The operator writes no higher number. Python could read a number of 4,300 digits, but not write it."""
 
-MOST_NAMED = 1000
-"""In a larger job members are listed by uid alone, as all annotations of a pod may have 256 KiB. Names help only a
-person who reads them.
+MAX_NAMED = 1000
+"""In a larger job members are listed by uid alone, because all annotations of a pod together may have 256 KiB. Names
+help only a person who reads them.
 """
-
-Member = tuple[str, str]
-"""Name and uid; "" for the uid of a pod that is not there yet."""
 
 
 def changed_membership(obs: Observation, now: float) -> Membership | None:
     """The new list for the master, if it has changed; `obs.live` are the pods that stay.
 
-    If the number cannot be read any more, the time in seconds replaces it, which is higher.
+    If the old number cannot be read, the new number is the time in seconds, which is higher.
     """
     spec, master = obs.job.spec, master_of(obs)
     if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
         return None
-    told = _read(master.membership)
+    written = _read(master.membership)
     wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.live))
-    number = told.pop("wish", None)
-    if told == wanted:
+    number = written.pop("wish", None)
+    if written == wanted:
         return None
-    wish = number + 1 if isinstance(number, int) and 0 < number < _MOST_WISHES else int(now)
-    return Membership(master.name, master.uid, _text(wish, wanted))
+    number = number + 1 if isinstance(number, int) and 0 < number < _MAX_NUMBER else int(now)
+    return Membership(master.name, master.uid, _text(number, wanted))
 
 
-def first_membership(obs: Observation, grant: Grant, slots: Sequence[Slot]) -> str:
-    """The list that a master is created with: the pods that are there, and those that are created with it."""
+def first_membership(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
+    """The list that a master is created with: the pods that are there, but for those that go (uids `release`), and
+    those that are created with it.
+    """
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
-    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in grant.release]
-    coming = [(f"{obs.job.name}-{slot.role}-{slot.index}", "") for slot in slots]
+    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in release]
+    coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
     return _text(1, _content(spec, [*staying, *coming]))
 
 
-def _content(spec: JobSpec, members: Iterable[Member]) -> dict[str, Any]:
-    """The annotation without its number."""
-    told = [{"name": name, "uid": uid} for name, uid in members]
+def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
+    named = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
-        "members": told if len(told) <= MOST_NAMED else [{"uid": one["uid"]} for one in told],
+        "members": named if len(named) <= MAX_NAMED else [{"uid": one["uid"]} for one in named],
         "min": spec.min_replicas,
         "max": spec.max_replicas,
     }
@@ -68,8 +69,8 @@ def _content(spec: JobSpec, members: Iterable[Member]) -> dict[str, Any]:
     return content
 
 
-def _text(wish: int, content: dict[str, Any]) -> str:
-    return json.dumps({"wish": wish, **content}, separators=(",", ":"))
+def _text(number: int, content: dict[str, Any]) -> str:
+    return json.dumps({"wish": number, **content}, separators=(",", ":"))
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of one job after a look at it, and how news are put into its status.
+"""What is known of one job after a look at it, and how news is put into its status.
 
 An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
 a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica
@@ -10,47 +10,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
-from elastic_operator.plan.facts.next_condition import condition
-from elastic_operator.plan.facts.roles import MASTER
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import at, condition
+from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The job now.
-
-    `live` are the members, master first; `gone` are the pods to delete, each with the reason. No pods are created
-    before `hold_until`; `held_back`: until then the job does not take part in the allocation. `finishing`: a worker has
-    ended well, and the others soon will. `commit`: the status holds a decision that is written before anything is done.
-    `going` are the pods (uids) that the plan deletes.
-    `avoided` are nodes on which no pod is created now, with reason and time in words (137).
-
-    Of the nodes of its pods, `unready_nodes` are not Ready, and `lost_nodes` have been so for too long. `kept_nodes`
-    would be lost, too, if not so many were away at once (86), and `training_nodes` if the master did not report that
-    pods there train (92). `asked` are the pods of a Torchrun job whose logs are read, to see whether they train on
-    (146).
-    """
+    """One job after a look at it: its members, and its status with the news written into it."""
 
     job: Job
     status: JobStatus
     live: tuple[OwnPod, ...] = ()
-    gone: tuple[tuple[OwnPod, str], ...] = ()
+    """The members, master first."""
+    to_delete: tuple[tuple[OwnPod, str], ...] = ()
+    """Pods to delete, each with the reason."""
     unready_nodes: frozenset[str] = frozenset()
+    """The nodes of its pods that are not Ready."""
     lost_nodes: frozenset[str] = frozenset()
+    """The nodes among these that have not been Ready for too long."""
     kept_nodes: frozenset[str] = frozenset()
+    """Nodes that would be lost, too, if fewer nodes were away at once (86)."""
     training_nodes: frozenset[str] = frozenset()
-    asked: Survivors | None = None
+    """Nodes that would be lost, too, if the master did not report that pods there train (92)."""
+    survivors: Survivors | None = None
+    """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
+    """Nodes on which no pod is created now, with reason and time in words (137)."""
     hold_until: float = 0.0
-    held_back: bool = False
+    """No pods are created before this time."""
+    backs_off: bool = False
+    """Whether the job takes no part in the allocation until then."""
     finishing: bool = False
+    """Whether a worker has ended well, so that the others will end soon."""
     commit: bool = False
+    """Whether the status holds a decision that is written before anything is done."""
     going: frozenset[str] = frozenset()
+    """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
     wake_at: tuple[float, ...] = ()
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job's spec; asked of jobs whose spec could be read."""
+        assert self.job.spec is not None
+        return self.job.spec
 
     @property
     def wants_pods(self) -> bool:
@@ -59,8 +66,8 @@ class Observation:
         A job that cannot be read any more, or is held, or whose next pods are refused, may keep its pods.
         """
         spec = self.job.spec
-        waits = self.job.stands or self.status.held_until
-        over = self.status.finished or self.held_back or (waits and not self.live)
+        waits = self.job.needs_edit or self.status.held_until
+        over = self.status.finished or self.backs_off or (waits and not self.live)
         return spec is not None and not spec.suspend and not over
 
 
@@ -76,7 +83,7 @@ def set_condition(
     return status.model_copy(update={"conditions": sorted([*others, new], key=lambda c: c.type)})
 
 
-def record(
+def add_change(
     status: JobStatus, now: float, before: int, after: int, reason: str, message: str, *, excused: bool = False
 ) -> JobStatus:
     """The status with this change of size added to its history."""
@@ -108,13 +115,13 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    gone = (*obs.gone, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
-    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in gone))
+    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
+    ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in to_delete))
     return replace(
         obs,
         status=status,
         live=(),
-        gone=gone + ended,
+        to_delete=to_delete + ended,
         finishing=False,
         commit=True,
         events=(*obs.events, event),
@@ -128,13 +135,13 @@ def present(obs: Observation) -> list[OwnPod]:
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether it is the master of an Elastic job, and a newer one replaces it or is about to."""
+    """Whether the pod is the master of an Elastic job, and a newer one replaces it or is about to."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == MASTER else None
+    return obs.live[0] if obs.live and obs.live[0].role == ROLE_MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

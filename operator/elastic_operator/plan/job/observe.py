@@ -6,26 +6,24 @@ still members. The allocator then says what the job gets (`allocation`), and `re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job import elastic_rules, life, members
+from elastic_operator.plan.job import elastic_rules, life, sorting
 from elastic_operator.plan.job.avoided_nodes import avoiding
 from elastic_operator.plan.job.failures import give_up_after_failure
 from elastic_operator.plan.job.flapping import hold_still
 from elastic_operator.plan.job.losses import losses
+from elastic_operator.plan.job.lost_nodes import judge_nodes
+from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, not_started, refused, shut_out, stuck
+from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, unschedulable
 from elastic_operator.plan.job.warnings import warn
 
 
-def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observation:
-    """What has happened to `job`. `unready_since` has the nodes that are not Ready, and since when.
-
-    The time is -inf for a node that somebody has tainted as out of service.
-    """
+def observe(job: Job, now: float) -> Observation:
+    """What has happened to the job."""
     status = job.status if job.status.incarnation else job.status.model_copy(update={"incarnation": 1})
     if job.spec is not None and job.spec.is_elastic and status.master_epoch is None:
         status = status.model_copy(update={"master_epoch": 1})
@@ -33,8 +31,8 @@ def observe(job: Job, unready_since: Mapping[str, float], now: float) -> Observa
     if status.finished or job.deleted:
         return obs
     if job.spec is None:
-        return life.success(members.sort_unread(obs), now)
-    obs = members.sort_pods(members.judge_nodes(obs, unready_since, now), unready_since)
+        return life.success(sorting.sort_unread(obs), now)
+    obs = sorting.sort_pods(judge_nodes(obs, now))
     for rule in _ELASTIC if job.spec.is_elastic else _TORCHRUN:
         before, obs = obs.status, rule(obs, now)
         if obs.status is before:
@@ -53,7 +51,7 @@ def _hold(obs: Observation, now: float) -> Observation:
     if retry is None or retry.waits_for or (retry.size is not None and obs.live):
         return obs
     until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, held_back=retry.size is not None and now < until)
+    return replace(obs, hold_until=until, backs_off=retry.size is not None and now < until)
 
 
 _TORCHRUN = (
@@ -69,7 +67,7 @@ _TORCHRUN = (
     losses,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )
@@ -88,7 +86,7 @@ _ELASTIC = (
     elastic_rules.absence,
     refused,
     blocked,
-    stuck,
+    unschedulable,
     not_started,
     life.steady,
 )

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_api.pod_names import pod_name
+from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import after_the_end, without_pods
-from elastic_operator.plan.job.group import take_report
 from elastic_operator.plan.job.master_place import make_room_for_master
+from elastic_operator.plan.job.master_report import take_report
 from elastic_operator.plan.job.membership import changed_membership, first_membership
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.plan_writes import deletes_of, deletes_of_released, make_plan, reclaimed
 from elastic_operator.plan.job.resize import start_over_if_needed, write_down_change
-from elastic_operator.plan.job.writes import deletes_of, make_plan, reclaimed, releases
+from elastic_worker.contract import ROLE_MASTER
 
 
 def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
@@ -27,39 +29,31 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
         return after_the_end(obs, grant, now)
     if grant is None:
         return without_pods(obs, now)
-    if obs.job.spec is None:
-        return _unread(obs, grant, now)
-    obs = take_report(obs, now)
-    obs, grant = make_room_for_master(obs, grant, now)
-    obs = start_over_if_needed(obs, grant)
-    obs = write_down_change(obs, grant, now)
-    created = _creates(obs, grant, now)
-    deletes = (*deletes_of(obs), *releases(obs, grant))
-    staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
-    plan = make_plan(staying, grant, deletes, created, now)
+    if obs.job.spec is not None:
+        obs, grant = make_room_for_master(take_report(obs, now), grant, now)
+    obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
+    release = grant.assignment.release
+    deletes = (*deletes_of(obs), *deletes_of_released(obs.live, release, grant.message))
+    staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
+    plan = make_plan(staying, grant, deletes, _creates(obs, grant.assignment, now), now)
     return replace(plan, membership=changed_membership(staying, now))
 
 
-def _unread(obs: Observation, grant: Grant, now: float) -> Plan:
-    """The plan of a job of which only the pods are known: they run on, and give back borrowed GPUs (99)."""
-    obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
-    deletes = (*deletes_of(obs), *releases(obs, grant))
-    staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in grant.release))
-    return make_plan(staying, grant, deletes, (), now)
+def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:
+    """Pods whose room and name are free. A group starts only when its whole minimum can be created at once.
 
-
-def _creates(obs: Observation, grant: Grant, now: float) -> tuple[CreatePod, ...]:
-    """Pods whose room and name are free. A group starts only when its whole minimum can be created at once."""
-    if obs.finishing or obs.job.stands or now < obs.hold_until:
+    There are none for a job of which only the pods are known: they run on, and give back borrowed GPUs (99).
+    """
+    if obs.job.spec is None or obs.finishing or obs.job.needs_edit or now < obs.hold_until:
         return ()
     names = {(pod.role, pod.index) for pod in obs.job.pods}
-    if f"{obs.job.name}-master-0" in obs.job.foreign_names:
-        names.add((MASTER, 0))
-    slots = [slot for slot in grant.create if slot.ready and (slot.role, slot.index) not in names]
+    if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
+        names.add((ROLE_MASTER, 0))
+    slots = [slot for slot in gets.create if slot.ready and (slot.role, slot.index) not in names]
     if not obs.live and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
-    return creates(obs, slots, membership=first_membership(obs, grant, slots))
+    return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
 
 
 def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
@@ -67,13 +61,11 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
-    assert obs.job.spec is not None
     now = len(obs.live)
-    reached = [size for size in obs.job.spec.sizes() if now <= size <= now + len(slots)]
-    has_master = bool(slots) and slots[0].role == MASTER
+    reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
+    has_master = bool(slots) and slots[0].role == ROLE_MASTER
     return slots[: max(reached[-1] - now, has_master)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
-    assert obs.job.spec is not None
-    return len(slots) >= obs.job.spec.min_replicas and any(slot.role == MASTER for slot in slots)
+    return len(slots) >= obs.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)

@@ -7,9 +7,9 @@ from math import floor
 
 from elastic_api.status import Limit
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.observation import Observation, end_incarnation, record
+from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
@@ -20,22 +20,23 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """
     if not obs.live or obs.finishing:
         return obs
-    may_run = obs.job.spec is None or grant.replicas >= obs.job.spec.min_replicas
+    size, keep, release, _ = grant.assignment
+    may_run = obs.job.spec is None or size >= obs.job.spec.min_replicas
     frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
-    if grant.replicas == 0:
+    if size == 0:
         why = f"All GPUs are given back: {grant.message}"
-    elif frozen and not frozen[0] <= grant.replicas <= frozen[1] and grant.replicas > len(grant.keep):
-        why = f"{grant.replicas} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
-    elif frozen and may_run and grant.replicas < frozen[0] and grant.release:
-        why = f"{grant.replicas} pods are fewer than {frozen[0]}, which the running pods were made with"
-    elif not may_run and (obs.gone or grant.release) and _begins(obs):
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(keep):
+        why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
+    elif frozen and may_run and size < frozen[0] and release:
+        why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
+    elif not may_run and (obs.to_delete or release) and _begins(obs):
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
-    gone = (*obs.gone, *((pod, why) for pod in obs.live))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, live=(), gone=gone, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, live=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def _begins(obs: Observation) -> bool:
@@ -54,21 +55,21 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     Growth is not (25): a replica that finds the new pods without the status decides the same again, and no pod waits
     for a write.
     """
-    before, after, status = obs.status.target_replicas, grant.replicas, obs.status
+    before, after, status = obs.status.target_replicas, grant.assignment.replicas, obs.status
     if before == after or obs.finishing:
         return _record_exchange(obs, grant, now)
-    planned = bool(grant.release) or after == 0
+    planned = bool(grant.assignment.release) or after == 0
     update: dict[str, object] = {"target_replicas": after}
     if after < status.replicas:
         update["replicas"] = after
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        asks = grant.limit == Limit.WAITING_FOR_NODES
+        needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
         update["start_time"] = status.start_time or at(now)
-        update["turn_started"] = None if asks else at(now)
+        update["turn_started"] = None if needs_nodes else at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
-        if asks:
+        if needs_nodes:
             reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
@@ -79,10 +80,10 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
         what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
     if after > before and grant.givers:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(grant.givers)} make way.")
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
     message = event.message if grant.takers or grant.givers else grant.message
     withdrawn = after < before and not planned
-    status = record(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
+    status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
     return replace(obs, status=status, commit=commit, events=(*obs.events, event))
 
@@ -92,19 +93,21 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
 
     If none comes again, an earlier leader has already recorded the change and got no further.
     """
-    if obs.finishing or not grant.takers or not grant.create or not any(pod.uid in grant.release for pod in obs.live):
+    size, _, release, create = grant.assignment
+    if obs.finishing or not grant.takers or not create or not any(pod.uid in release for pod in obs.live):
         return obs
     reason, why = why_smaller(grant)
-    told, size = f"{why} As many pods come elsewhere.", grant.replicas
-    status = record(obs.status, now, size, size, reason, told)
-    return replace(obs, status=status, events=(*obs.events, Event(reason, told)))
+    text = f"{why} As many pods come elsewhere."
+    status = add_change(obs.status, now, size, size, reason, text)
+    return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
 
 
 def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    what = f"{pods(len(grant.release))} {'goes' if len(grant.release) == 1 else 'go'} for {listed(grant.takers)}"
+    going = len(grant.assignment.release)
+    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}"
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what}, entitled to the GPUs."
     return "PreemptedByJob", f"{what}, next in the team."

@@ -1,20 +1,21 @@
 """A job that is set aside because the operator raised at it (88). Its pods run on, and others still get what is theirs.
 
-It is decided from as little as possible: the job's name, its pods, and its last good demand.
+What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from elastic_api.status import ConditionType, JobStatus, Phase
-from elastic_operator.plan.facts.decisions import Assignment, DeletePod, Plan
+from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import WORKER, master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import as_it_is, member_of
-from elastic_operator.plan.job.observation import end_incarnation, record, set_condition
+from elastic_operator.plan.job.holding import frozen_demand, member_of, stays
+from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
+from elastic_operator.plan.job.plan_writes import deletes_of_released
+from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
@@ -22,32 +23,34 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
 
     None if no pod is left.
     """
-    staying = [pod for pod in pods if not pod.ended and pod.deleting_since is None]
+    staying = list(filter(stays, pods))
     if not staying:
         return None
-    indices = frozenset(pod.index for pod in pods if pod.role == WORKER)
-    return as_it_is(replace(last, members=tuple(map(member_of, staying)), taken_indices=indices))
+    indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
+    return frozen_demand(replace(last, members=tuple(map(member_of, staying)), used_indices=indices))
 
 
-def plan_aside(job: Job, share: Assignment | None, now: float) -> Plan:
-    """Delete the pods whose GPUs go to others, workers before the master. The status says why nothing else is done."""
-    release = share.release if share is not None else ()
-    going = sorted((pod for pod in job.pods if pod.uid in release), key=master_first, reverse=True)
+def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
+    """Delete the pods (uids) whose GPUs go to others, workers before the master. The status says why nothing else is
+    done.
+    """
     why = "Others are entitled to its GPUs."
-    deletes = tuple(DeletePod(pod.name, pod.uid, why) for pod in going)
+    deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
     status = set_condition(
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
-    if going:
-        status = _smaller(status, len(going), why, now)
-    return Plan(status=status, commit_first=bool(going), deletes=deletes)
+    if deletes:
+        status = _of_size(status, sum(map(stays, job.pods)) - len(deletes), why, now)
+    return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 
-def _smaller(status: JobStatus, fewer: int, why: str, now: float) -> JobStatus:
+def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
+    """The status with that many pods; the same one if it says so already, because each deletion may be tried again."""
     before = status.target_replicas
-    after = max(0, before - fewer)
+    if after == before:
+        return status
     status = end_incarnation(status) if after == 0 else status
     update = {"target_replicas": after, "replicas": min(status.replicas, after)}
-    return record(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)
+    return add_change(status.model_copy(update=update), now, before, after, "QuotaReclaimed", why)

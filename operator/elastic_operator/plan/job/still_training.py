@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, OwnPod
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.job.observation import is_running, is_superseded
+from elastic_worker.contract import ROLE_MASTER
 
 FRESH_SECONDS = 5.0
 """An answer counts for this long. The master is asked each second meanwhile, and notices within 6 s that a
@@ -26,10 +26,10 @@ FORMING_SECONDS = 30.0
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
     """Of the nodes that would be given up since `due`, those with pods that train by the master's report."""
-    master, report = _asked(job, status), job.report
+    master, report = _asked(job, status), job.heard.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
-    if report is None or report.master_uid != master.uid:  # it has not answered yet
+    if report is None or report.master_uid != master.uid:  # the master has not answered yet
         return frozenset(due)
     if not report.world_size:
         return frozenset(node for node, time in due.items() if now < time + FORMING_SECONDS)
@@ -39,12 +39,12 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 def fresh_until(job: Job, now: float) -> float:
     """Until when the master's last answer counts. A master that was not asked since then has time to answer."""
-    return (now if job.heard is None else min(job.heard, now)) + FRESH_SECONDS
+    return (now if job.heard.answered is None else min(job.heard.answered, now)) + FRESH_SECONDS
 
 
 def _asked(job: Job, status: JobStatus) -> OwnPod | None:
     """The job's running master, if it can be asked."""
     if job.spec is None or not job.spec.is_elastic:
         return None
-    masters = (pod for pod in job.pods if pod.role == MASTER and pod.incarnation == status.incarnation)
+    masters = (pod for pod in job.pods if pod.role == ROLE_MASTER and pod.incarnation == status.incarnation)
     return next((pod for pod in masters if is_running(pod) and pod.pod_ip and not is_superseded(pod, status)), None)

@@ -1,9 +1,10 @@
 """Finds the pods of a Torchrun job that train on after the loss of a node; they are left alone (146).
 
-Nothing ends the connections to a machine that is off. So the other pods may wait for it for ever, and then all pods are
-replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each pod writes
-its group into the log (`build/group.py`): if the pods are one group of just their number, they are connected with no
-other pod. The logs are read before the node is given up, so by default no pod stands still for longer than before.
+Nothing ends the connections to a machine that is off. So the other pods may wait for that machine for ever, and then
+all pods are replaced (47). If the connections did end, torchrun forms a smaller group within seconds. Process 1 of each
+pod writes its group into the log (`build/torchrun_group.py`): if the pods are one group of just their number, they are
+connected with no other pod. The logs are read before the node is given up, so by default no pod stands still for longer
+than before.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
-from elastic_operator.plan.facts.roles import MASTER, master_first
+from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.observation import is_running
+from elastic_worker.contract import ROLE_MASTER
 
-ASK_SECONDS = 20.0
-"""The logs are read for this long at least before a node is given up. A group takes 10 s to form without a lost pod,
+READ_SECONDS = 20.0
+"""The logs are read for at least this long before a node is given up. A group takes 10 s to form without a lost pod,
 and process 1 and the reading of logs take some more. Kubernetes misses a node that is off only after 40 s.
 """
 BEGIN_SECONDS = 5.0
@@ -36,22 +38,22 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.min_replicas or running[0].role != MASTER:
+    if len(running) < job.spec.min_replicas or running[0].role != ROLE_MASTER:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
 def go_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.group is not None and job.group.pods == left.uids
+    return left is not None and job.heard.group is not None and job.heard.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
-    """When the question is decided at the latest; -inf if it is decided, or if the clock was set back since it was
-    asked.
+    """When it is known at the latest whether the pods are a group; -inf if it is known, or if the clock was set back
+    since the reading began.
     """
     if left is None or go_on(job, left):
         return -inf
-    if job.group is None:
+    if job.heard.group is None:
         return now + BEGIN_SECONDS
-    return job.group.asked_since + ASK_SECONDS if job.group.asked_since <= now + 1 else -inf
+    return job.heard.group.asked_since + READ_SECONDS if job.heard.group.asked_since <= now + 1 else -inf

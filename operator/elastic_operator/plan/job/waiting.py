@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.facts.pod_shape import DEFAULT_SCHEDULER
-from elastic_operator.plan.facts.text import MOST_NAMED, listed
+from elastic_operator.plan.facts.text import MAX_NAMED, listed
 from elastic_operator.plan.job.observation import Observation
 
 UNSEEN_SECONDS = 30.0
@@ -28,9 +28,9 @@ def why_pods_wait(obs: Observation, now: float) -> list[str]:
     for pod in obs.live:
         if why := _why(obs, pod, now):
             waiting[why].append(pod.name)
-    told = [f"{listed(names)}: {why}" for why, names in waiting.items()]
-    left = sum(len(names) for names in list(waiting.values())[MOST_NAMED:])
-    return [*told[:MOST_NAMED], f"{left} more wait"] if left else told
+    texts = [f"{listed(names)}: {why}" for why, names in waiting.items()]
+    left = sum(len(names) for names in list(waiting.values())[MAX_NAMED:])
+    return [*texts[:MAX_NAMED], f"{left} more wait"] if left else texts
 
 
 def _why(obs: Observation, pod: OwnPod, now: float) -> str:
@@ -48,6 +48,5 @@ def _is_unseen(pod: OwnPod) -> bool:
 
 
 def _scheduler(obs: Observation, pod: OwnPod) -> str:
-    assert obs.job.spec is not None
-    asked = obs.job.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+    asked = obs.spec.template_of(pod.role)["spec"].get("schedulerName") or DEFAULT_SCHEDULER
     return "kube-scheduler" if asked == DEFAULT_SCHEDULER else f"a scheduler called {asked} (schedulerName)"

@@ -1,6 +1,6 @@
 """Warnings about a job that goes on: one condition for each, True while there is a reason.
 
-All of them have one rule, as nearly every job has nothing to be warned of in nearly every pass.
+All of them have one rule, because nearly every job has nothing to be warned of in nearly every pass.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from elastic_api.status import ConditionType, Limit, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.job.flapping import why_held
-from elastic_operator.plan.job.group import report_of
+from elastic_operator.plan.job.master_report import report_of
 from elastic_operator.plan.job.observation import Observation, set_condition
 
 KINDS = (
@@ -30,7 +30,7 @@ KINDS = (
 
 def warn(obs: Observation, now: float) -> Observation:
     """The job with these conditions as they are now, and an event for each that becomes True."""
-    reasons = {kind: (reason, told) for kind, reason, told in _reasons(obs)}
+    reasons = {kind: (reason, text) for kind, reason, text in _reasons(obs)}
     warned = {one.type for one in obs.status.conditions if one.type in KINDS and one.status == "True"}
     if not reasons and not warned:
         return obs
@@ -39,31 +39,31 @@ def warn(obs: Observation, now: float) -> Observation:
         if kind not in reasons and kind not in warned:
             continue
         truth: Truth = "True" if kind in reasons else "False"
-        reason, told = reasons.get(kind, ("Over", ""))
-        status = set_condition(status, kind, truth, reason, told, obs.job.generation, now)
+        reason, text = reasons.get(kind, ("Over", ""))
+        status = set_condition(status, kind, truth, reason, text, obs.job.generation, now)
         if kind not in warned:
-            events = (*events, Event(kind.value, told, "Warning"))
+            events = (*events, Event(kind.value, text, "Warning"))
     return replace(obs, status=status, events=events)
 
 
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     """Each condition that is True, with its reason and its message."""
     job = obs.job
-    if obs.kept_nodes and job.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.disruption.message
+    if obs.kept_nodes and job.around.disruption is not None:
+        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.around.disruption.message
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
-    if job.uncounted:
-        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.uncounted
-    reason, told = job.ignored_priority
+    if job.around.uncounted:
+        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.around.uncounted
+    reason, text = job.around.ignored_priority
     if reason:
-        yield ConditionType.PRIORITY_IGNORED, reason, told
+        yield ConditionType.PRIORITY_IGNORED, reason, text
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
     if flags := job.unused_flags or _flags_of_its_command(obs):
         yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
-    if job.left_out:
-        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.left_out
+    if job.around.left_out:
+        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.around.left_out
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
@@ -84,7 +84,7 @@ def _still_training(obs: Observation) -> str:
 
 
 def _flags_of_its_command(obs: Observation) -> str:
-    """Those in a script that the command runs, which only the launcher has read."""
+    """The flags in a script that the command runs, which only the launcher has read."""
     report = report_of(obs)
     if not report or not report.unused_flags:
         return ""

@@ -1,4 +1,4 @@
-"""Times of statuses that lie further ahead than they can, since the API server's clock was set back after them (29).
+"""Times of statuses that lie further ahead than possible, because the API server's clock was set back after them (29).
 
 Without this, a job would wait for the size of the step. A wait is cut to its own longest length, and a past time counts
 as now. The next write of the status stores the cut times.
@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
 from elastic_operator.plan.job.avoided_nodes import avoided_seconds
 from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
-from elastic_operator.plan.job.unplaceable import LONGEST_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
+from elastic_operator.plan.job.not_started import MAX_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -58,4 +58,4 @@ def _longest(retry: Retry) -> float:
     """The most seconds that this try waits after a failure, or for pods that could not be had (by half longer)."""
     if retry.size is None and retry.waits_for is None:
         return doubled(1, MAX_BACKOFF_SECONDS, retry.attempt) + 1
-    return 1.5 * doubled(NOT_STARTED_SECONDS, LONGEST_NOT_STARTED_SECONDS, retry.attempt)
+    return 1.5 * doubled(NOT_STARTED_SECONDS, MAX_NOT_STARTED_SECONDS, retry.attempt)

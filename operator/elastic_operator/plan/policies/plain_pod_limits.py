@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from elastic_operator.plan.facts.snapshot import JobDemand, Resources
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
 
-Held = Mapping[str, Resources]
+Holdings = Mapping[str, Resources]
 """Namespace -> extended resource -> GPUs."""
 
 
 def plain_pod_limits(
-    teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Held, kept: Held
+    teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Holdings, kept: Holdings
 ) -> dict[str, dict[str, int]]:
     """The most GPUs of each resource that plain pods may hold together, for each namespace in `team_of`.
 
@@ -34,7 +34,7 @@ def plain_pod_limits(
     return {namespace: {name: books.limit(namespace, name) for name in resources} for namespace in sorted(team_of)}
 
 
-def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Held:
+def kept_by(jobs: Iterable[JobDemand], resources: Sequence[str]) -> Holdings:
     """GPUs held by pods of jobs that are not preemptible."""
     held: dict[str, Counter[str]] = {}
     for job in jobs:
@@ -49,7 +49,13 @@ class _Books:
     """GPUs that each team, and each parent, holds and cannot lose."""
 
     def __init__(
-        self, teams: Iterable[Team], team_of: Mapping[str, str], flavors: Sequence[Flavor], *, plain: Held, kept: Held
+        self,
+        teams: Iterable[Team],
+        team_of: Mapping[str, str],
+        flavors: Sequence[Flavor],
+        *,
+        plain: Holdings,
+        kept: Holdings,
     ) -> None:
         self._teams = {team.name: team for team in teams}
         self._team_of, self._flavors, self._plain = team_of, flavors, plain

@@ -20,9 +20,9 @@ from elastic_api.policy import (
 )
 from elastic_api.status import Condition
 from elastic_operator.plan.allocation.accounts import Account, Accounts
-from elastic_operator.plan.facts.next_condition import condition
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.times import condition
 from elastic_operator.plan.policies.resolve import Problem
 
 NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
@@ -30,7 +30,7 @@ NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class PolicyRef:
     """The reported policy as it was stored at the pass, and its problems."""
 
     name: str
@@ -38,14 +38,8 @@ class Subject:
     problems: Sequence[Problem] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """A condition without its times."""
-
-    type: PolicyConditionType
-    holds: bool
-    reason: str
-    message: str = ""
+_Finding = tuple[PolicyConditionType, bool, str, str]
+"""A condition without its times: its type, whether it holds, reason and message."""
 
 
 @dataclass(slots=True)
@@ -111,18 +105,20 @@ class Overview:
             elif job.wants:
                 self._queued.update(above.get(team, ()))
 
-    def status(self, subject: Subject, *, before: PolicyStatus, now: float) -> PolicyStatus:
+    def status(self, policy: PolicyRef, *, before: PolicyStatus, now: float) -> PolicyStatus:
         """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
-        accounts = self._of.get(subject.name, [])
+        accounts = self._of.get(policy.name, [])
         amounts = [self._amounts(account) for account in accounts]
-        jobs = JobCounts(running=self._running[subject.name], queued=self._queued[subject.name])
+        jobs = JobCounts(running=self._running[policy.name], queued=self._queued[policy.name])
         shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
         return PolicyStatus(
-            observed_generation=subject.generation,
+            observed_generation=policy.generation,
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[_dated(said, subject.generation, before, now) for said in self._findings(subject, accounts)],
+            conditions=[
+                _dated(finding, policy.generation, before, now) for finding in self._findings(policy, accounts)
+            ],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -140,16 +136,16 @@ class Overview:
             limit=account.quota.limit,
         )
 
-    def _findings(self, subject: Subject, accounts: Sequence[Account]) -> Iterator[_Finding]:
-        conflicts = [problem for problem in subject.problems if problem.reason not in NOT_IN_CONFLICT]
+    def _findings(self, policy: PolicyRef, accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in policy.problems if problem.reason not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield _Finding(kind.READY, not subject.problems, *_first(subject.problems, otherwise="InForce"))
-        yield _Finding(kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
-        told = [text for account in accounts if (text := self._overcommitted(account))]
-        yield _Finding(kind.OVERCOMMITTED, bool(told), "GuaranteesExceedGPUs" if told else "Covered", " ".join(told))
-        told = [text for account in accounts if (text := self._foreign_over_limit(account))]
-        yield _Finding(kind.FOREIGN_OVER_LIMIT, bool(told), "ForeignPods" if told else "WithinLimit", " ".join(told))
-        yield _Finding(kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
+        yield (kind.READY, not policy.problems, *_first(policy.problems, otherwise="InForce"))
+        yield (kind.CONFLICT, bool(conflicts), *_first(conflicts, otherwise="NoConflict"))
+        texts = [text for account in accounts if (text := self._overcommitted(account))]
+        yield (kind.OVERCOMMITTED, bool(texts), "GuaranteesExceedGPUs" if texts else "Covered", " ".join(texts))
+        texts = [text for account in accounts if (text := self._foreign_over_limit(account))]
+        yield (kind.FOREIGN_OVER_LIMIT, bool(texts), "ForeignPods" if texts else "WithinLimit", " ".join(texts))
+        yield (kind.RECLAIMING, self._stopped is None, *(self._stopped or ("On", "")))
 
     def _overcommitted(self, account: Account) -> str:
         flavor = account.flavor
@@ -159,7 +155,7 @@ class Overview:
         names = listed(sorted(self._tops[flavor]))
         return (
             f"Flavor {flavor!r}: {guaranteed} GPUs are guaranteed ({names}), and nodes that take pods have {there}."
-            " Lower guaranteed in these policies, or add nodes; until then who asks first gets them."
+            " Lower guaranteed in these policies, or add nodes; until then the first teams to use them get them."
         )
 
     def _foreign_over_limit(self, account: Account) -> str:
@@ -168,8 +164,8 @@ class Overview:
             return ""
         return (
             f"Flavor {account.flavor!r}: the pods of its namespaces use {account.used} GPUs and may use {limit};"
-            f" {foreign} are used by pods that are no job's, which no limit stops. Delete some of those pods, or raise"
-            " borrowing.limit; until then its jobs get no more."
+            f" {foreign} are used by pods that belong to no job, which no limit stops. Delete some of those pods,"
+            " or raise borrowing.limit; until then its jobs get no more."
         )
 
 
@@ -178,9 +174,10 @@ def _first(problems: Sequence[Problem], *, otherwise: str) -> tuple[str, str]:
     return (problems[0].reason, " ".join(problem.message for problem in problems)) if problems else (otherwise, "")
 
 
-def _dated(said: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
-    old = next((known for known in before.conditions if known.type == said.type), None)
-    return condition(old, said.type, "True" if said.holds else "False", said.reason, said.message, generation, now)
+def _dated(finding: _Finding, generation: int, before: PolicyStatus, now: float) -> Condition:
+    kind, holds, reason, message = finding
+    old = next((known for known in before.conditions if known.type == kind), None)
+    return condition(old, kind, "True" if holds else "False", reason, message, generation, now)
 
 
 def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:

@@ -132,8 +132,8 @@ def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[_Read
         if policy.spec is not None:
             yield _Readable(policy.uid, policy.name, policy.created, policy.spec)
         elif not policy.fault:
-            told = f"{policy.invalid} Until then its namespaces are without a policy."
-            problems.add(policy.uid, "InvalidSpec", told)
+            text = f"{policy.invalid} Until then its namespaces are without a policy."
+            problems.add(policy.uid, "InvalidSpec", text)
 
 
 def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _Problems) -> dict[str, str]:
@@ -165,14 +165,14 @@ def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, st
     if not circle:
         return
     del parents[oldest.name]
-    told = " -> ".join((*circle, oldest.name))
+    chain = " -> ".join((*circle, oldest.name))
     for policy in policies:
         if policy.name in circle:
             problems.add(
                 policy.uid,
                 "CircularParents",
-                f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({told}); remove the parent of"
-                f" one of them. Until then {oldest.name!r}, the oldest, is taken to have none.",
+                f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
+                f" of one of them. Until then {oldest.name!r}, the oldest, is taken to have none.",
             )
 
 
@@ -219,7 +219,7 @@ def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """Namespaces that the policy asks for, in order. A namespace that it names need not exist yet."""
+    """The namespaces that the policy claims, in order. A namespace that it names need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elastic_operator.plan.allocation.entry import JobEntry
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import WORKER
+from elastic_worker.contract import ROLE_WORKER
 
 Found = list[tuple[tuple[float, ...], int]]
 """A heap of options, as prices and nodes."""
@@ -32,7 +32,7 @@ class Option:
 class Options:
     """All options for one taker, by the role of its pods."""
 
-    def __init__(self, state: AllocationState, taker: JobEntry, victims: Victims, *, only: int | None = None) -> None:
+    def __init__(self, state: AllocationState, taker: Entry, victims: Victims, *, only: int | None = None) -> None:
         self._state, self._taker, self._victims, self._only = state, taker, victims, only
         self._known: dict[str, Found] = {}
 
@@ -55,13 +55,15 @@ class Options:
             return self._look(role, taking)
         pending = taker.pending and (taker.pending.preempts, taker.pending.priority)
         spares = self._state.spares_whole_jobs(taker)
-        key = (taker.team, taker.job.priority, pending, taker.ask(role), need, self._victims.kind, spares)
+        key = (taker.team, taker.demand.priority, pending, taker.requirements(role), need, self._victims.kind, spares)
         if key not in self._state.options:
             self._state.options[key] = self._look(role, taking)
         return self._state.options[key]
 
     def _look(self, role: str, taking: Taking | None) -> Found:
-        nodes = self._taker.ask(role).host_set & (self._victims.hosts() if self._only is None else {self._only})
+        nodes = self._taker.requirements(role).host_set & (
+            self._victims.hosts() if self._only is None else {self._only}
+        )
         options = (self._option(role, node, taking) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
@@ -80,13 +82,15 @@ class Options:
 
     def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
         """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
-        ask, board = self._taker.ask(role), self._state.board
-        if not ask.gpus or taking is None:
+        requirements, board = self._taker.requirements(role), self._state.board
+        if not requirements.gpus or taking is None:
             return None
-        lacking = ask.gpus - max((board.free_gpus(node) for node in ask.hosts), default=0)
+        lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
         for entry in self._victims.weakest_first(taking, lacking):
-            for node in (node for node in _as_they_leave(entry) if node in ask.host_set):
-                option = self._option(role, node, taking) if board.free_gpus(node) >= ask.gpus - lacking else None
+            for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
+                option = (
+                    self._option(role, node, taking) if board.free_gpus(node) >= requirements.gpus - lacking else None
+                )
                 if (
                     option
                     and len(option.units) == 1
@@ -116,13 +120,16 @@ class Options:
             chosen = [one for one in chosen if one not in parts] + [unit]
             pool = [one for one in pool if one is not unit and not (unit.whole and one.entry is unit.entry)]
             if trial and unit.entry.account:
-                gpus, lost = (unit.gpus - sum(p.gpus for p in parts)), (unit.lost - sum(p.lost for p in parts))
-                trial.take(unit.entry.account, pods=lost, planned=gpus - lost)
+                gpus, held = (
+                    (unit.gpus - sum(p.gpus for p in parts)),
+                    (unit.held_gpus - sum(p.held_gpus for p in parts)),
+                )
+                trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, taker, role, node, chosen)
         return Option(node, tuple(chosen), _price(chosen, node, taking, gang=bool(state.serving)))
 
 
-def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
+def _is_promised(state: AllocationState, node: int, taker: Entry) -> bool:
     """Whether pods go there already for another pending pod (46).
 
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
@@ -133,13 +140,15 @@ def _is_promised(state: AllocationState, node: int, taker: JobEntry) -> bool:
     return any(other.promised or other.took for other in others)
 
 
-def _as_they_leave(entry: JobEntry) -> Iterable[int]:
+def _as_they_leave(entry: Entry) -> Iterable[int]:
     """The nodes of a job's workers, in the order in which these go."""
-    seats = [seat.node for seat in entry.seats[::-1] if seat.role == WORKER]
-    return dict.fromkeys(seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == WORKER and m.uid in entry.at])
+    seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
+    return dict.fromkeys(
+        seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.at]
+    )
 
 
-def _needed(state: AllocationState, taker: JobEntry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+def _needed(state: AllocationState, taker: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
     for unit in chosen[::-1]:
         fewer = [one for one in chosen if one is not unit]
         if fewer and _fits_without(state, taker, role, node, fewer):
@@ -152,18 +161,20 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
     priority.
 
     For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
-    parts on others in vain (144).
+    parts on others for nothing (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, excess, *weakness = strength(worst, taking)
-    lost = sum(unit.lost for unit in units), sum(len(unit.members) for unit in units)
+    lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
-        first, then = (lost, (excess, worst.entry.job.priority)) if gang else ((excess, worst.entry.job.priority), lost)
+        first, then = (
+            (lost, (excess, worst.entry.demand.priority)) if gang else ((excess, worst.entry.demand.priority), lost)
+        )
         return cost, *first, *then, *weakness, node
     return cost, *lost, excess, *weakness, node
 
 
-def _fits_without(state: AllocationState, taker: JobEntry, role: str, node: int, units: Sequence[Unit]) -> bool:
+def _fits_without(state: AllocationState, taker: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
     whole = {unit.entry for unit in units if unit.whole}
     loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
-    return state.board.fits_without(taker.ask(role), node, loads)
+    return state.board.fits_without(taker.requirements(role), node, loads)

@@ -1,49 +1,49 @@
-"""Makes room for a job by displacing others: the cheapest option for each missing pod, for all of them or none.
+"""Makes room for a job by preempting others: the cheapest option for each missing pod, for all of them or none.
 
-If a limit is in the way, room is made under the limit first. At the end of a round, each pod that was to go is kept
-after all if its takers fit elsewhere.
+If a limit is in the way, room is made under the limit first. At the end of a round, each preempted pod is kept after
+all if its takers fit elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import JobEntry, Seat
+from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
-from elastic_operator.plan.allocation.preemption.units import Offers
-from elastic_operator.plan.allocation.preemption.victims import Victims, clear
+from elastic_operator.plan.allocation.preemption.victims import Victims, preempt_units
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER
 from elastic_operator.plan.facts.snapshot import Member
+from elastic_worker.contract import ROLE_MASTER
 
 
-def displace(
-    state: AllocationState, taker: JobEntry, roles: Sequence[str], victims: Victims, *, only: int | None = None
+def preempt(
+    state: AllocationState, taker: Entry, roles: Sequence[str], victims: Victims, *, only: int | None = None
 ) -> bool:
-    """Seat pods of all these roles by displacing what `victims` allow. Returns False, with nothing changed, unless all
+    """Seat pods of all these roles by preempting what `victims` allow. Returns False, with nothing changed, unless all
     fit.
 
     If `only` is given, pods go from that node only.
     """
     if not victims.any():
         return False
-    mark, took = state.mark(), len(taker.took)
-    gpus = [taker.ask(role).gpus for role in roles]
+    mark, took = state.journal.mark(), len(taker.took)
+    gpus = [taker.requirements(role).gpus for role in roles]
     if _make_room_under_limits(state, taker, sum(gpus), victims):
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
         went = (member.uid for _, member in taker.took[took:])
-        if done and (state.serving or not state.taken.brake(taker, went)):  # a gang is braked as a whole
+        if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
-def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, victims: Victims) -> bool:
-    """Have the weakest units under each limit go that `need` more GPUs would pass."""
+def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, victims: Victims) -> bool:
+    """Preempt the weakest units under each limit that `need` more GPUs would pass."""
     if taker.pending:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
@@ -52,32 +52,32 @@ def _make_room_under_limits(state: AllocationState, taker: JobEntry, need: int, 
             unit = offers.take_weakest(victims.taking(need))
             if unit is None:
                 return False
-            clear(state, taker, [unit])
+            preempt_units(state, taker, [unit])
     return True
 
 
-def _seat(state: AllocationState, taker: JobEntry, role: str, need: int, options: Options) -> bool:
+def _seat(state: AllocationState, taker: Entry, role: str, need: int, options: Options) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(state, taker, role) if _may_use_idle(state, taker, role) else None
+    seat = find_seat(state, taker, role) if _is_lent(state, taker, role) else None
     if seat is None:
         option = options.cheapest(role, need)
         if option is None:
             return False
-        clear(state, taker, option.units)
+        preempt_units(state, taker, option.units)
         seat = Seat(role, option.node, ready=False)
-    state.sit(taker, seat)
+    state.seat(taker, seat)
     return True
 
 
-def _may_use_idle(state: AllocationState, taker: JobEntry, role: str) -> bool:
+def _is_lent(state: AllocationState, taker: Entry, role: str) -> bool:
     """Whether the team may use an idle GPU, or it is kept for its owner."""
-    return state.refusal(taker, taker.ask(role).gpus, Rule.LENDING) is None
+    return state.refusal(taker, taker.requirements(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
-    """Keep each pod that was to go after all, the strongest first, if its takers fit elsewhere."""
+    """Keep each preempted pod after all, the strongest first, if its takers fit elsewhere."""
     for entry in sorted(state.touched, key=lambda entry: entry.rank):
-        if len(entry.kept) == len(entry.staying) or (entry.displaced and not entry.served) or not entry.sizes:
+        if len(entry.kept) == len(entry.staying) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:
             _prefer_own(state, entry)
@@ -85,67 +85,71 @@ def give_back(state: AllocationState) -> None:
             _keep_more(state, entry)
 
 
-def _prefer_own(state: AllocationState, entry: JobEntry) -> None:
-    """Keep its own pods instead of as many new ones, where they have their room again; without its master,
-    keep none.
+def _prefer_own(state: AllocationState, entry: Entry) -> None:
+    """Keep the entry's own pods instead of as many new ones, where they have their room again; without its master, keep
+    none.
     """
     for member in list(state.released(entry)):
         seats = [seat for seat in entry.seats if seat.role == member.role]
-        if seats and not _swap(state, entry, member, seats) and member.role == MASTER:
+        if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
-        state.taken.note_given_back(entry)
+        state.preemptions.note_given_back(entry)
 
 
-def _swap(state: AllocationState, entry: JobEntry, member: Member, seats: Sequence[Seat]) -> bool:
+def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
     """Keep the pod instead of one that is to come, whose place is for those who took the pod's room (149)."""
-    mark, here = state.mark(), entry.at.get(member.uid)
+    mark, here = state.journal.mark(), entry.at.get(member.uid)
     given_up = next((seat for seat in seats if seat.node == here), seats[-1])
-    state.stand(entry, given_up)
+    state.unseat(entry, given_up)
     moved = _keep_by_moving(state, entry, member)
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
-        gpus = entry.ask(given_up.role).gpus
-        if heir is None or state.taken.pass_on(entry, given_up.node, heir, gpus=gpus):
+        gpus = entry.requirements(given_up.role).gpus
+        if heir is None or state.preemptions.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return False
 
 
-def _keep_more(state: AllocationState, entry: JobEntry) -> None:
+def _keep_more(state: AllocationState, entry: Entry) -> None:
     """Keep as many members as may stay; a job that has an allowed size is left with one."""
-    good = state.mark() if entry.size in entry.sizes else None
+    good = state.journal.mark() if entry.size in entry.sizes else None
     for member in list(state.released(entry)):
         if entry.fits_more(1):
             _keep_by_moving(state, entry, member)
-            good = state.mark() if entry.size in entry.sizes else good
+            good = state.journal.mark() if entry.size in entry.sizes else good
     if good is not None:
-        state.roll_back(good)
+        state.journal.roll_back(good)
 
 
-def _keep_by_moving(state: AllocationState, entry: JobEntry, member: Member) -> list[JobEntry] | None:
+def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> list[Entry] | None:
     """Keep the pod, if others who are to come to its node fit elsewhere: those, else None and nothing is changed."""
-    if state.refusal(entry, state.gpus_of(member.requests), Rule.LIMIT):
+    if state.refusal(entry, member.gpus, Rule.LIMIT):
         return None
     seats = _seats_on(state, entry.at.get(member.uid))
-    if not (state.has_its_room(entry, member) or any(state.board.has_room(o.ask(seat.role)) for o, seat in seats)):
+    if not (
+        state.has_its_room(entry, member) or any(state.board.has_room(o.requirements(seat.role)) for o, seat in seats)
+    ):
         return None  # beside the pod there is no room for all of them, and none of them fits elsewhere
-    mark, moved = state.mark(), list[tuple[JobEntry, str]]()
+    mark, moved = state.journal.mark(), list[tuple[Entry, str]]()
     while not state.has_its_room(entry, member):
         if len(moved) == len(seats):
-            state.roll_back(mark)
+            state.journal.roll_back(mark)
             return None
         owner, seat = seats[len(moved)]
-        state.stand(owner, seat)
+        state.unseat(owner, seat)
         moved.append((owner, seat.role))
     state.restore(entry, member)
-    if all(seat_all(state, owner, master=role == MASTER, workers=int(role != MASTER)) for owner, role in moved):
+    if all(
+        seat_all(state, owner, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for owner, role in moved
+    ):
         return [owner for owner, _ in moved]
-    state.roll_back(mark)
+    state.journal.roll_back(mark)
     return None
 
 
-def _seats_on(state: AllocationState, node: int | None) -> list[tuple[JobEntry, Seat]]:
+def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Seat]]:
     """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
     count: a try that is rolled back changes it.
     """

@@ -1,10 +1,10 @@
 """Who may take GPUs from whom.
 
 A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
-these holds for the taker with all it asks for:
+these holds for the taker with all that it wants:
 * It stays within its own guarantee.
 * It stays within its fair share, and the other team does not end up lower relative to their fair shares.
-* It asks for a minimum and stays within its fair share, and the other team uses more than its fair share (33).
+* It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
 
 This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
 turn. A namespace without a policy has a share of its own only against others without one; to all other teams, these are
@@ -24,26 +24,26 @@ Path = tuple[Account, ...]
 class Taking:
     """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
 
-    An account has two figures: the GPUs that its pods hold, and the GPUs that are planned for it besides. Planned GPUs
-    entitle another team to no pod (166).
+    An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
+    another team to no pod (166).
     """
 
     def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
         self.taker, self.need, self.growing = taker, need, growing
         self._pods: dict[Account, int] = {}
-        self._planned: dict[Account, int] = {}
+        self._not_yet_held: dict[Account, int] = {}
 
     def copy(self) -> Taking:
         """A copy that goes on separately."""
         other = Taking(self.taker, self.need, growing=self.growing)
-        other._pods, other._planned = dict(self._pods), dict(self._planned)
+        other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
-    def take(self, victim: Account, *, pods: int, planned: int) -> None:
-        """Count that many GPUs of the victim as taken: those that pods hold, and those that are planned."""
+    def take(self, victim: Account, *, pods: int, not_yet_held: int) -> None:
+        """Count that many GPUs of the victim as taken: those that pods hold, and those that are not yet held."""
         for account in victim.path:
             self._pods[account] = self._pods.get(account, 0) + pods
-            self._planned[account] = self._planned.get(account, 0) + planned
+            self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
     def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """The accounts from which it may take something, now or after it has taken from others."""
@@ -51,23 +51,23 @@ class Taking:
             return frozenset()
         trial, found = self.copy(), set[Account]()
         rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
-        while more := [account for account in rest if trial.may(account, 1, planned=True)]:
+        while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
             for account in more:
-                trial.take(account, pods=max(1, account.used - account.guaranteed), planned=0)
+                trial.take(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int, *, planned: bool = False, ends_job: bool = False) -> bool:
-        """Whether it may take a unit with that many GPUs from another team, after what it has taken so far.
+    def may(self, victim: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
+        """Whether the taker may take a unit with that many GPUs from another team, after what it has taken so far.
 
-        What is only planned counts as the team's use only if the unit is `planned` as a whole; taking it deletes no
-        pod (166).
+        What is only planned counts as the team's use only if the unit is `not_yet_held` as a whole; taking it deletes
+        no pod (166).
         """
         ours, theirs = apart(self.taker, victim)
         beyond_share = True
         for account in theirs:
-            used = self._used(account) if planned else self._held(account)
+            used = self._used(account) if not_yet_held else self._held(account)
             if used <= account.guaranteed:
                 return False
             beyond_share &= used > account.share
@@ -82,13 +82,13 @@ class Taking:
             return True
         if self.growing and ends_job and any(self._used(account) - gpus < account.share for account in theirs):
             return False
-        return self._stays_no_lower(ours, theirs, gpus, planned=planned)
+        return self._stays_no_lower(ours, theirs, gpus, not_yet_held=not_yet_held)
 
-    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, planned: bool) -> bool:
+    def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
         """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""
         for own, other in zip_longest(ours, theirs):
             taker, victim = own or ours[-1], other or theirs[-1]
-            left = (self._used(victim) if planned else self._held(victim)) - gpus
+            left = (self._used(victim) if not_yet_held else self._held(victim)) - gpus
             if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
                 return False
         return True
@@ -99,7 +99,7 @@ class Taking:
         return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _hopeless(self) -> bool:
-        """Whether it may take nothing from any other team, since it would be beyond its own fair share.
+        """Whether the taker may take nothing from any other team, because it would be beyond its own fair share.
 
         One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
         """
@@ -107,7 +107,7 @@ class Taking:
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:
-        return self._held(account) + account.planned - self._planned.get(account, 0)
+        return self._held(account) + account.not_yet_held - self._not_yet_held.get(account, 0)
 
     def _held(self, account: Account) -> int:
-        return account.used - account.planned - self._pods.get(account, 0)
+        return account.used - account.not_yet_held - self._pods.get(account, 0)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import JobEntry, Seat
+from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.roles import MASTER, WORKER, master_first
+from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
 """The index of pods that do not exist yet: they go before any that do."""
@@ -27,54 +28,55 @@ class Cost(IntEnum):
 
     OWN = 0
     """A worker of the taker itself beyond its minimum, when its master is missing."""
-    HELD = 1
+    RESERVED = 1
     """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
-    STUCK = 3
+    INCOMPLETE = 3
     """A worker of a job below its minimum (16)."""
-    STUCK_JOB = 4
-    """All pods of a job below its minimum, since its master must go."""
+    INCOMPLETE_JOB = 4
+    """All pods of a job below its minimum, because its master must go."""
     JOB = 5
     """All pods of a job that runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Pods that go together. `members` and `seats` are those on the node in question, `gpus` are all GPUs that go, and
-    `lost` the part of these that pods hold already.
+    """Pods that go together. `members` and `seats` are those on the node in question.
+
+    `gpus` are all GPUs that go, `held_gpus` the part of these that pods hold already.
     """
 
     cost: Cost
-    entry: JobEntry
+    entry: Entry
     members: tuple[Member, ...]
     seats: tuple[Seat, ...]
     gpus: int
-    lost: int
+    held_gpus: int
 
     @property
     def whole(self) -> bool:
-        """Whether it is a whole job."""
-        return self.cost in (Cost.STUCK_JOB, Cost.JOB)
+        """Whether the unit is a whole job."""
+        return self.cost in (Cost.INCOMPLETE_JOB, Cost.JOB)
 
     @property
-    def planned(self) -> bool:
-        """Whether no pod goes with it."""
-        return not self.members and not self.lost
+    def not_yet_held(self) -> bool:
+        """Whether no pod goes with the unit: it has seats only."""
+        return not self.members and not self.held_gpus
 
     @property
     def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
         """What would become free on the node."""
-        asks = [self.entry.ask(seat.role) for seat in self.seats]
-        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in asks]
+        needs = [self.entry.requirements(seat.role) for seat in self.seats]
+        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in needs]
 
     @property
     def weakness(self) -> tuple[int, bool, int]:
-        """Later jobs first (lower priority, younger); within a job workers, the highest index first, then
-        the master.
+        """Sort key: later jobs first (lower priority, younger); within a job workers, the highest index first, then the
+        master.
         """
         index = _LAST if self.seats else self.members[-1].index
-        is_master = bool(self.members) and self.members[-1].role == MASTER
+        is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
         return -self.entry.rank, is_master, -index
 
 
@@ -85,49 +87,51 @@ def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
 
 
 class Victims:
-    """What one taker that lacks `need` GPUs may displace."""
+    """What one taker that lacks `need` GPUs may preempt."""
 
     def __init__(
-        self, state: AllocationState, taker: JobEntry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
+        self, state: AllocationState, taker: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
     ) -> None:
         self._state, self._taker, self._growing, self._most = state, taker, growing, most
         taking = self.taking(need) if state.snapshot.reclaiming else None
-        self._givers = taking.givers(state.by_account) if taking else frozenset[Account]()
+        self._givers = taking.givers(state.roster.by_account) if taking else frozenset[Account]()
 
     @property
     def kind(self) -> tuple[bool, Cost]:
-        """Whether it is for growth, and the highest cost of any unit."""
+        """Whether the GPUs are for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
     def taking(self, need: int) -> Taking | None:
-        """A try to take that many GPUs from other teams; None for a taker that asks for none."""
+        """A try to take that many GPUs from other teams; None for a taker that wants none."""
         account = self._taker.account
         return Taking(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
-        """Whether there may be anything to displace; False is certain."""
+        """Whether there may be anything to preempt; False is certain."""
         if self._givers:
             return True
-        team = [] if self._growing else self._state.by_team[self._taker.team]
+        team = [] if self._growing else self._state.roster.by_team[self._taker.team]
         return any(gives_within_team(self._state, entry, self._taker) for entry in team)
 
     def hosts(self) -> set[int]:
-        """The nodes on which there may be anything to displace."""
+        """The nodes on which there may be anything to preempt."""
         state, accounts = self._state, self._givers
-        entries = [entry for account in accounts for entry in state.by_account[account]]
-        entries += [] if self._growing else state.by_team[self._taker.team]
+        entries = [entry for account in accounts for entry in state.roster.by_account[account]]
+        entries += [] if self._growing else state.roster.by_team[self._taker.team]
         return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
-    def weakest_first(self, taking: Taking, gpus: int) -> list[JobEntry]:
+    def weakest_first(self, taking: Taking, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order in which they give."""
-        entries = [c for account in self._givers for c in self._state.by_account[account] if c.worker.gpus >= gpus]
+        entries = [
+            c for account in self._givers for c in self._state.roster.by_account[account] if c.worker.gpus >= gpus
+        ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
         return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each by itself. The caller checks again which of them may go together."""
-        here: dict[JobEntry, tuple[list[Member], list[Seat]]] = {}
+        here: dict[Entry, tuple[list[Member], list[Seat]]] = {}
         for entry, member in self._state.residents[node].values():
             here.setdefault(entry, ([], []))[0].append(member)
         for entry, seat in self._state.seated[node]:
@@ -136,19 +140,19 @@ class Victims:
             if self._may_give(entry):
                 yield from (unit for unit in self._units(entry, members, seats) if unit.cost <= self._most)
 
-    def under(self, account: Account) -> list[JobEntry]:
+    def under(self, account: Account) -> list[Entry]:
         """The jobs that are charged to that account, directly or below it, and may give something."""
-        charged = (c for c in self._state.entries if c.account and account in c.account.path)
+        charged = (c for c in self._state.roster.entries if c.account and account in c.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
-    def singles(self, entry: JobEntry) -> list[Unit]:
+    def singles(self, entry: Entry) -> list[Unit]:
         """The job's pods that go one by one, in the order in which they go, wherever they are."""
-        units = self._singles(entry, _in_order(entry.kept), entry.seats)
+        units = self._singles(entry, leaving_order(entry.kept), entry.seats)
         return [unit for unit in units if unit.cost <= self._most]
 
-    def whole(self, entry: JobEntry) -> Unit | None:
+    def whole(self, entry: Entry) -> Unit | None:
         """The unit of all pods of the job, if it may go."""
-        members, seats = _in_order(entry.kept), entry.seats
+        members, seats = leaving_order(entry.kept), entry.seats
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
@@ -157,133 +161,129 @@ class Victims:
         if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
             return True
         ends_job = unit.cost is Cost.JOB
-        return taking.may(unit.entry.account, unit.gpus, planned=unit.planned, ends_job=ends_job)
+        return taking.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
-    def _in_team(self, entry: JobEntry) -> bool:
+    def _in_team(self, entry: Entry) -> bool:
         return entry.team == self._taker.team
 
-    def _may_give(self, entry: JobEntry) -> bool:
+    def _may_give(self, entry: Entry) -> bool:
         """Whether anything of that job may go at all."""
         taker = self._taker
         if entry is taker:
             return not self._growing
         if entry.pending is not None:
             return bool(entry.seats) and not entry.promised and entry.account in self._givers
-        if not entry.job.preemptible or (taker.pending and not self._state.snapshot.reclaiming):
+        if not entry.demand.preemptible or (taker.pending and not self._state.snapshot.reclaiming):
             return False
-        if taker.pending and taker.pending.preempts and taker.pending.priority > min(entry.job.pod_priorities):
+        if taker.pending and taker.pending.preempts and taker.pending.priority > min(entry.demand.pod_priorities):
             return False
         if self._in_team(entry):
             return not self._growing
         return entry.account in self._givers
 
-    def _units(self, entry: JobEntry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
+    def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """The units of a job among these pods, in the order in which they go."""
-        members = _in_order(members)
+        members = leaving_order(members)
         singles = self._singles(entry, members, seats)
         yield from singles
         if whole := self._whole(entry, members, seats, besides=len(singles)):
             yield whole
 
-    def _singles(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
+    def _singles(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> list[Unit]:
         """The units that go one by one. After the first has gone, the answer is the same without it."""
-        workers = [m for m in members if m.role != MASTER]
-        singles = [_of_seat(entry, s) for s in seats if s.role == WORKER] + [self._of_member(entry, m) for m in workers]
+        workers = [m for m in members if m.role != ROLE_MASTER]
+        singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
+            self._of_member(entry, m) for m in workers
+        ]
         if entry is self._taker:
             own = singles[: entry.spare if not entry.has_master else 0]
             return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
-        if entry.reserves:
-            goes = not self._in_team(entry) or entry.job.priority < self._taker.job.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.HELD) for seat in seats] if goes else []
-        return [] if entry.served else [replace(unit, cost=Cost.STUCK) for unit in singles]
+        if entry.saves_up:
+            goes = not self._in_team(entry) or entry.demand.priority < self._taker.demand.priority
+            return [replace(_of_seat(entry, seat), cost=Cost.RESERVED) for seat in seats] if goes else []
+        return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
 
-    def _whole(self, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
+    def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of it is here than what goes one by one."""
         if entry is self._taker or besides >= len(members) + len(seats):
             return None
         if entry.complete:
             return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.reserves or entry.served else self._of_all(Cost.STUCK_JOB, entry, members, seats)
+        return None if entry.saves_up or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
 
-    def _may_go_whole(self, entry: JobEntry) -> bool:
+    def _may_go_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
             return _yields_to(self._state, entry, self._taker)
         if self._state.spares_whole_jobs(self._taker):
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
-        return not entry.job.running_since or self._state.now >= entry.job.running_since + least
+        return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
 
-    def _of_member(self, entry: JobEntry, member: Member) -> Unit:
-        gpus = self._state.gpus_of(member.requests)
-        return Unit(Cost.SURPLUS, entry, (member,), (), gpus, gpus)
+    def _of_member(self, entry: Entry, member: Member) -> Unit:
+        return Unit(Cost.SURPLUS, entry, (member,), (), member.gpus, member.gpus)
 
-    def _of_all(self, cost: Cost, entry: JobEntry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
-        held = sum(self._state.gpus_of(member.requests) for member in entry.kept)
-        coming = sum(entry.ask(seat.role).gpus for seat in entry.seats)
+    def _of_all(self, cost: Cost, entry: Entry, members: Sequence[Member], seats: Sequence[Seat]) -> Unit:
+        held = sum(member.gpus for member in entry.kept)
+        coming = sum(entry.requirements(seat.role).gpus for seat in entry.seats)
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
 
-def gives_within_team(state: AllocationState, entry: JobEntry, taker: JobEntry) -> int:
+def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int:
     """The GPUs that a job has to give for the minimum of another job of its team, or for its own."""
     if entry is taker:
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
-    if not entry.job.preemptible or not entry.size:
+    if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.reserves and entry.job.priority >= taker.job.priority:
+    if entry.saves_up and entry.demand.priority >= taker.demand.priority:
         return 0
     if not entry.complete:
         return 0 if entry.served else entry.gpus
     return entry.gpus if _yields_to(state, entry, taker) else entry.spare * entry.worker.gpus
 
 
-def given_within_team(state: AllocationState, taker: JobEntry) -> int:
-    """The GPUs that all jobs of its team have to give for its minimum.
+def given_within_team(state: AllocationState, taker: Entry) -> int:
+    """The GPUs that all jobs of the taker's team have to give for the taker's minimum.
 
-    Takers without pods share the answer until something changes, since thousands of them may wait (38).
+    Takers without pods share the answer until something changes, because thousands of them may wait (38).
     """
     account = taker.account
-    assert account is not None, "asked for those who are charged for GPUs"
-    key, now = (account, taker.job.priority, state.spares_whole_jobs(taker)), state.journal.moves
+    assert account is not None, "called for takers that are charged for GPUs"
+    key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
     known = state.given.get(key)
     if taker.size or known is None or known[0] != now:
-        given = sum(gives_within_team(state, entry, taker) for entry in state.by_account[account] if entry.size)
+        given = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
         if taker.size:
             return given
         known = state.given[key] = now, given
     return known[1]
 
 
-def _yields_to(state: AllocationState, entry: JobEntry, taker: JobEntry) -> bool:
+def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
     """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
     if state.spares_whole_jobs(taker):
         return False
-    if entry.job.priority != taker.job.priority:
-        return entry.job.priority < taker.job.priority
+    if entry.demand.priority != taker.demand.priority:
+        return entry.demand.priority < taker.demand.priority
     quantum = entry.account.team.quantum_seconds if entry.account else None
-    if quantum is None or not entry.job.running_since or taker.kept:
+    if quantum is None or not entry.demand.running_since or taker.kept:
         return False
-    return state.now >= entry.job.running_since + quantum
+    return state.now >= entry.demand.running_since + quantum
 
 
-def _in_order(members: Iterable[Member]) -> list[Member]:
-    """Those that go first come first."""
-    return sorted(members, key=master_first, reverse=True)
+def _of_seat(entry: Entry, seat: Seat) -> Unit:
+    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
-def _of_seat(entry: JobEntry, seat: Seat) -> Unit:
-    return Unit(Cost.SURPLUS, entry, (), (seat,), entry.ask(seat.role).gpus, 0)
-
-
-def clear(state: AllocationState, taker: JobEntry, units: Iterable[Unit]) -> None:
-    """Have the units go."""
+def preempt_units(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
+    """Preempt the units for the taker."""
     for unit in units:
-        state.taken.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.preemptions.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
-            state.displace(unit.entry)
+            state.preempt_job(unit.entry)
             continue
         for seat in unit.seats:
-            state.stand(unit.entry, seat)
+            state.unseat(unit.entry, seat)
         for member in unit.members:
             state.release(unit.entry, member)

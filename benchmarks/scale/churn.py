@@ -1,0 +1,207 @@
+"""Jobs come and go for minutes, beside others that run: the benchmark posts them, and ends or loses their pods.
+
+KWOK's pods run until they are deleted. So what a kubelet says when a container ends is written here, in its place.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import httpx
+
+from benchmarks.live.errors import BenchError
+from benchmarks.live.operators import DEPLOYMENT, operators
+from benchmarks.live.place import KUBELETS, OPERATOR, STRATEGIC_MERGE, Body, Place
+from benchmarks.react.latencies import POD_READY
+from benchmarks.reclaim.scenario import GPUS_PER_NODE
+from benchmarks.scale import churned, takeover
+from benchmarks.scale.churned import Churned
+from benchmarks.scale.fill import JOBS, LOOK_SECONDS, PODS, REQUESTS_AT_ONCE, job_of, until_ready
+from benchmarks.scale.scenario import NAMESPACE, SPARE, Scenario
+from devcluster.progress import Progress
+from elastic_api.pod_names import pod_name
+from elastic_worker.contract import ROLE_MASTER
+
+SHARE_OF_PLAIN = 0.25
+"""Pods arrive at this share of the rate at which a plain client starts them, and end as fast: half of it together."""
+LIFE_SECONDS = 10.0
+"""From the master's first word, or the last thing that happened to a job, to the next: it runs with what it has."""
+TTL_SECONDS = 10
+"""How long a job that has ended is there: it goes, so that what the operator holds does not grow with time."""
+STANDING_SECONDS = 30.0
+"""There is room for all jobs that arrive in so long: a job waits for the operator, not for others' end."""
+WARM_SECONDS = 2 * LIFE_SECONDS + TTL_SECONDS
+"""Before anything counts: from then on jobs come, end and go, all at the same rate."""
+DRAIN_SECONDS = 180.0
+TICK_SECONDS = 0.1
+
+
+class Step(Enum):
+    """An event in the life of a job that runs."""
+
+    LOSE = auto()
+    FINISH = auto()
+    FAIL = auto()
+
+
+STORIES = (*[(Step.FINISH,)] * 7, *[(Step.LOSE, Step.FINISH)] * 2, (Step.FAIL,))
+"""Of jobs, in turn."""
+
+
+def missing_nodes(plan: Scenario, rate: float) -> int:
+    """How many nodes are missing for all jobs that run at a time, beside the plan's."""
+    wanted = math.ceil((plan.jobs * plan.size + rate * STANDING_SECONDS) / GPUS_PER_NODE * SPARE)
+    return max(0, wanted - plan.nodes)
+
+
+def start_operators(place: Place, replicas: int) -> None:
+    """So many, after there were none."""
+    place.merge(f"{DEPLOYMENT}/scale", {"spec": {"replicas": replicas}})
+    takeover.until_steady(place, replicas)
+
+
+def churn(place: Place, plan: Scenario, *, seconds: float, rate: float, progress: Progress) -> Churned:
+    """So many pods arrive each second, in whole jobs, beside jobs that run all the time."""
+    if more := missing_nodes(plan, rate):
+        place.add_nodes(more, gpus=GPUS_PER_NODE, prefix="more", progress=progress)
+    with progress.step(f"{plan.jobs} jobs that run all the time"):
+        base = [f"base-{number}" for number in range(plan.jobs)]
+        since = place.now()
+        place.create_all([(JOBS, plan.job(name)) for name in base], at_once=REQUESTS_AT_ONCE)
+        until_ready(place, base, plan.jobs * plan.size, since=since)
+        place.quiet()
+    leader = operators(place)[0]
+    stream = Stream(place, plan, interval=plan.size / rate)
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as stream.pool:
+        with progress.step(f"jobs come and go for {WARM_SECONDS:g} s before anything counts"):
+            stream.play(until=place.now() + WARM_SECONDS)
+        before, cpu, begun = leader.resident_megabytes(), leader.cpu_seconds(), place.now()
+        with progress.step(f"for {seconds / 60:g} minutes {rate:.1f} pods a second come, in jobs that end again"):
+            stream.play(until=begun + seconds / 2)
+            halfway = leader.resident_megabytes()
+            stream.play(until=begun + seconds)
+        with progress.step("the last of them end"):
+            stream.drain()
+    place.quiet()
+    until = place.now()
+    writes, jobs = place.audit.read(), list(stream.stories)
+    asked = (each for each in place.audit.requests if each.user == OPERATOR and begun <= each.received <= until)
+    waited, starved = churned.waits(writes, jobs, until=until)
+    return Churned(
+        begun=begun,
+        lasted=seconds,
+        rate=rate,
+        changes=[each for each in churned.changes(writes, jobs, until=until) if each.at >= begun],
+        waits=waited,
+        starved=starved,
+        requests=sum(1 for _ in asked),
+        cpu_seconds=leader.cpu_seconds() - cpu,
+        megabytes=(before, halfway, leader.resident_megabytes()),
+    )
+
+
+@dataclass(slots=True)
+class Stream:
+    """The jobs that arrive, one each `interval` seconds, and what is still to happen to each of them."""
+
+    place: Place
+    plan: Scenario
+    interval: float
+    pool: ThreadPoolExecutor = field(init=False)
+    stories: dict[str, list[Step]] = field(default_factory=dict)
+    _ready: dict[str, list[str]] = field(default_factory=dict)
+    _due: list[tuple[float, str]] = field(default_factory=list)
+    _sent: list[Future[None]] = field(default_factory=list)
+    _next: float = field(default_factory=time.time)
+    _seen: int = 0
+
+    def play(self, *, until: float, arrive: bool = True) -> None:
+        """Jobs arrive, and what is due happens."""
+        while (now := self.place.now()) < until:
+            while arrive and self._next <= now:
+                self._arrive()
+            self._go_on(now)
+
+    def drain(self) -> None:
+        """No more arrive: until all jobs are gone with their pods, or for long enough."""
+        end = self.place.now() + DRAIN_SECONDS
+        while self._are_left() and self.place.now() < end:
+            self.play(until=self.place.now() + LOOK_SECONDS, arrive=False)
+
+    def _are_left(self) -> bool:
+        names = (each["metadata"]["name"] for path in (JOBS, PODS) for each in self.place.items(path))
+        return any(name in self.stories or job_of(name) in self.stories for name in names)
+
+    def _arrive(self) -> None:
+        number = len(self.stories)
+        name = f"churn-{number}"
+        self.stories[name] = list(STORIES[number % len(STORIES)])
+        self._ready[name] = []
+        self._next += self.interval
+        body = self.plan.job(name)
+        body["spec"] |= {"ttlSecondsAfterFinished": TTL_SECONDS, "recovery": {"maxFailuresWithoutProgress": 0}}
+        self._sent.append(self.pool.submit(self._create, body))
+
+    def _create(self, body: Body) -> None:
+        self.place.create(JOBS, body)
+
+    def _go_on(self, now: float) -> None:
+        """What is due, and what the kubelets have said meanwhile; then a short rest."""
+        while self._due and self._due[0][0] <= now:
+            _, job = heapq.heappop(self._due)
+            step, ready = self.stories[job].pop(0), self._ready[job]
+            if step is Step.LOSE:
+                if len(ready) > 1:
+                    self._sent.append(self.pool.submit(self.place.delete_pod, NAMESPACE, ready.pop()))
+                heapq.heappush(self._due, (now + LIFE_SECONDS, job))
+            else:
+                self._sent.append(self.pool.submit(self._end, list(ready), failed=step is Step.FAIL))
+                ready.clear()
+                self.stories[job].append(step)  # again, if the operator gives the job another try
+        self.place.audit.read()
+        requests = self.place.audit.requests
+        for write in requests[self._seen :]:
+            if write.what == POD_READY and write.user == KUBELETS:
+                self._note(write.name, now)
+        self._seen = len(requests)
+        for sent in [each for each in self._sent if each.done()]:
+            self._sent.remove(sent)
+            sent.result()
+        time.sleep(TICK_SECONDS)
+
+    def _note(self, pod: str, now: float) -> None:
+        """The master stands first: it ends the job, and is never lost."""
+        job = job_of(pod)
+        ready = self._ready.get(job)
+        if ready is not None and pod not in ready:
+            if pod == pod_name(job, ROLE_MASTER, 0):
+                ready.insert(0, pod)
+                heapq.heappush(self._due, (now + LIFE_SECONDS, job))
+            else:
+                ready.append(pod)
+
+    def _end(self, pods: Sequence[str], *, failed: bool) -> None:
+        """What the kubelets say when the containers of a job's pods have exited, of one that failed its master's."""
+        for pod in pods[:1] if failed else pods:
+            answer = self.place.http.patch(f"{PODS}/{pod}/status", json=_ended(failed=failed), headers=STRATEGIC_MERGE)
+            if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:  # it may have gone meanwhile
+                raise BenchError(f"pod {pod} cannot end: {answer.text[:500]}")
+
+
+def _ended(*, failed: bool) -> Body:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    ended = {"exitCode": int(failed), "startedAt": now, "finishedAt": now}
+    container = {"name": "pytorch", "image": "local/none:1", "imageID": "", "ready": False, "restartCount": 0}
+    return {
+        "status": {
+            "phase": "Failed" if failed else "Succeeded",
+            "conditions": [{"type": kind, "status": "False"} for kind in ("Ready", "ContainersReady")],
+            "containerStatuses": [{**container, "state": {"terminated": ended}}],
+        }
+    }

@@ -1,0 +1,170 @@
+"""The figures of minutes in which jobs come and go: reactions, and whether they or anything else grew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from benchmarks.live.audit import Write
+from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
+from benchmarks.live.quantile import MILLISECONDS, quantile
+from benchmarks.react.latencies import CREATE, DELETE, JOB_STATUS, POD_READY
+from benchmarks.scale.fill import CREATE_JOB, job_of
+from benchmarks.scale.report import table
+from elastic_api.pod_names import pod_name
+from elastic_worker.contract import ROLE_MASTER
+
+RENEWED_BY = '<!-- figures: make bench-scale ARGS="--churn 10 --page docs/performance.md" -->'
+
+
+class Kind(StrEnum):
+    """Of changes, and what answers each."""
+
+    ARRIVED = "a job arrives -> its first pod is created"
+    LOST = "a pod is lost -> its successor is created"
+    ENDED = "a job's master has ended -> its status says so, or a successor is created"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`seconds` from a change at a moment until the operator's answer; until the end of all where there was none."""
+
+    kind: Kind
+    job: str
+    at: float
+    seconds: float
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Churned:
+    """All that was measured from the moment `begun`. Jobs arrived for `lasted` seconds, `rate` pods a second.
+
+    `waits` are all jobs' seconds from arrival to the first ready pod, for those that never had one to the end of all.
+    `megabytes` of the leader before, halfway and after; its CPU seconds and all requests of the operator's account.
+    """
+
+    begun: float
+    lasted: float
+    rate: float
+    changes: Sequence[Change]
+    waits: Sequence[float]
+    starved: int
+    requests: int
+    cpu_seconds: float
+    megabytes: tuple[float, float, float]
+
+    def seconds(self, kind: Kind | None = None, *, third: int | None = None) -> list[float]:
+        """Of the changes of that kind, or all, in that third of the time, or all of it."""
+        return [
+            each.seconds
+            for each in self.changes
+            if kind in (None, each.kind)
+            if third is None or third <= (each.at - self.begun) / self.lasted * 3 < third + 1
+        ]
+
+    def growth(self, kind: Kind) -> float:
+        """The median of the last third to that of the first; NaN where one had none."""
+        return quantile(self.seconds(kind, third=2), 0.5) / quantile(self.seconds(kind, third=0), 0.5)
+
+    @property
+    def most_growth(self) -> float:
+        """Of the kind of change whose answers came later and later."""
+        return max((grown for kind in Kind if (grown := self.growth(kind)) > 0), default=float("nan"))
+
+    def waiting(self, share: float) -> int:
+        """Changes that had no answer yet after that share of the time."""
+        moment = self.begun + share * self.lasted
+        return sum(each.at <= moment < each.at + each.seconds for each in self.changes)
+
+    def summary(self) -> dict[str, float]:
+        """What the last line says."""
+        return {
+            "churn_reaction_p50_s": round(quantile(self.seconds(), 0.5), 4),
+            "churn_reaction_p99_s": round(quantile(self.seconds(), 0.99), 4),
+            "churn_growth": round(self.most_growth, 3),
+            "churn_starved": self.starved,
+            "requests_per_change": round(self.requests / len(self.changes), 2),
+            "churn_rss_growth": round(self.megabytes[2] / self.megabytes[0], 3),
+        }
+
+    def markdown(self) -> str:
+        """The tables of the page."""
+        kinds = [
+            (
+                kind.value,
+                f"{len(self.seconds(kind)):,}",
+                *(f"{quantile(self.seconds(kind), share) * MILLISECONDS:,.0f} ms" for share in (0.5, 0.99, 1)),
+                f"{self.growth(kind):.2f}",
+            )
+            for kind in Kind
+        ]
+        unanswered = sum(not each.answered for each in self.changes)
+        rest = [
+            ("jobs that never started", f"{self.starved}"),
+            ("longest wait of a job for its first ready pod", f"{max(self.waits):.1f} s"),
+            ("changes that waited for their answer halfway, and at the end", f"{self.waiting(0.5)}, {self.waiting(1)}"),
+            ("changes that never had one", f"{unanswered}"),
+            ("the operator's requests per change", f"{self.requests / len(self.changes):.2f}"),
+            ("its CPU per change", f"{self.cpu_seconds / len(self.changes) * MILLISECONDS:.1f} ms"),
+            ("its memory before, halfway and after", " ".join(f"{each:.0f}" for each in self.megabytes) + " MB"),
+        ]
+        title = f"{self.lasted / 60:g} min, {self.rate:.1f} pods per s"
+        return "\n\n".join(
+            [
+                table((title, "number", "p50", "p99", "worst", "p50, last third to first"), kinds),
+                table(("what", "figure"), rest),
+            ]
+        )
+
+
+def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> list[Change]:
+    """All that happened to these jobs, in order, with what the operator made of it."""
+    wanted = frozenset(jobs)
+    created, told = _by_job(writes, wanted, _is_created), _by_job(writes, wanted, lambda write: write.ends)
+    found = []
+    for write in writes:
+        job = write.name if write.what == CREATE_JOB else job_of(write.name)
+        if job in wanted and (kind := _kind(write, job)):
+            # A job that is over needs no successor, and after a failure right after a change it is tried once more.
+            answers = created[job] if kind is Kind.ARRIVED else [*created[job], *told[job]]
+            end = min((answer.done for answer in answers if answer.received > write.received), default=None)
+            seconds = (until if end is None else end) - write.done
+            found.append(Change(kind, job, write.done, max(0.0, seconds), end is not None))
+    return found
+
+
+def waits(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> tuple[list[float], int]:
+    """Seconds from the arrival of each job to its first ready pod, or to the end of all; and how many never had one."""
+    wanted = frozenset(jobs)
+    ready = _by_job(writes, wanted, lambda write: write.what == POD_READY and write.user == KUBELETS)
+    arrived = [write for write in writes if write.what == CREATE_JOB and write.name in wanted]
+    ends = [ready[job.name][0].done if ready[job.name] else until for job in arrived]
+    return [end - job.done for end, job in zip(ends, arrived, strict=True)], sum(not ready[job.name] for job in arrived)
+
+
+def _kind(write: Write, job: str) -> Kind | None:
+    if write.what == CREATE_JOB:
+        return Kind.ARRIVED
+    if write.user == CLIENT and write.what == DELETE:
+        return Kind.LOST
+    if write.user == CLIENT and write.what == POD_READY and write.name == pod_name(job, ROLE_MASTER, 0):
+        return Kind.ENDED
+    return None
+
+
+def _is_created(write: Write) -> bool:
+    return write.what == CREATE and write.user == OPERATOR
+
+
+def _by_job(
+    writes: Iterable[Write], jobs: frozenset[str], matches: Callable[[Write], bool]
+) -> defaultdict[str, list[Write]]:
+    found: defaultdict[str, list[Write]] = defaultdict(list)
+    for write in writes:
+        job = write.name if write.what == JOB_STATUS else job_of(write.name)
+        if job in jobs and matches(write):
+            found[job].append(write)
+    return found

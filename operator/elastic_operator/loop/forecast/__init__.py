@@ -1,0 +1,1 @@
+"""Works out beside the passes what jobs would get, and where they stand in line."""

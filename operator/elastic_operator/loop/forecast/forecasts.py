@@ -1,0 +1,188 @@
+"""Works out what would be, beside the passes: answers for jobs that ask, places in line, estimated starts (160, 161).
+
+One decision is made at a time, in a thread, and after each one it rests for nine times as long as that took. So this
+costs at most a tenth of one core, and a pass that is due meanwhile shares the interpreter with one decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Generic, TypeVar
+
+from elastic_api.status import JobStatus, Phase
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.loop.forecast.queue_positions import QueuePositions
+from elastic_operator.loop.forecast.what_ifs import WhatIfs
+from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.forecast.answer import no_answer
+from elastic_operator.plan.forecast.starts import Steps
+from elastic_operator.plan.forecast.status import awaits_answer, with_answer, with_place
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Decisions
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+REST = 9.0
+"""The rest after each decision, as a multiple of the time that the decision took."""
+ANSWER_SECONDS = 15.0
+"""Where jobs start later than what was decided within this time, an answer has no start: somebody waits for it."""
+NOT_KNOWN = "The operator could not work this out; its log says why."
+AFTER_ERROR_SECONDS = 10.0
+LEAST_WAIT_SECONDS = 0.01
+"""Two clocks may round a time differently."""
+
+
+class Forecasts:
+    """The part of statuses that is about the future. `again` has a job (uid) planned for again, so that its status is
+    written.
+    """
+
+    def __init__(
+        self, world: StoredWorld, *, metrics: Metrics, clock: ServerClock, again: Callable[[str], None]
+    ) -> None:
+        self._metrics, self._clock, self._again = metrics, clock, again
+        self._news = asyncio.Event()
+        self._decisions: Decisions | None = None
+        self._free_at = 0.0
+        """When (monotonic) the rest after the last decision is over."""
+        self._spent = 0.0
+        """Seconds of all decisions, with the rests after them."""
+        self.what_ifs = WhatIfs(world, metrics=metrics)
+        self.queue_positions = QueuePositions(metrics=metrics)
+
+    # -- called in passes ----------------------------------------------------------------------------------------------
+
+    def see(self, decisions: Decisions) -> None:
+        """Take in the newest decisions; earlier ones must not be read any more."""
+        had_none, self._decisions = self._decisions is None, decisions
+        if decisions.is_new or had_none:
+            self.queue_positions.moved = True
+            self._news.set()
+
+    def forget(self) -> None:
+        """A pass has failed: what was decided before must not be read any more."""
+        self._decisions = None
+
+    def with_forecast(self, obs: Observation, status: JobStatus) -> JobStatus:
+        """The status with the job's place in line, or with its answer if the job asks."""
+        if not awaits_answer(obs):
+            self.what_ifs.forget(obs.job.uid)
+            return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
+        known = self.what_ifs.answer(obs)
+        if known is None:
+            if self.what_ifs.ask(obs):
+                self._news.set()
+            return status
+        return with_answer(status, known.place, known.forecast)
+
+    def started(self, uid: str) -> None:
+        """The job has got its minimum."""
+        self.queue_positions.started(uid, self._clock.time())
+
+    # -- beside passes ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._news.clear()
+            try:
+                await self._work()
+                await self._until_due()
+            except Exception:
+                self._metrics.forecast_errors.inc()
+                log.exception("a forecast failed; jobs hear of the next one")
+                await asyncio.sleep(AFTER_ERROR_SECONDS)
+
+    async def _work(self) -> None:
+        """Do what is due now: one question, then the positions. So neither waits for all of the other."""
+        await self._answer_next()
+        if self._decisions is not None and self.queue_positions.is_due():
+            await self._look_at_positions(self._decisions)
+
+    async def _answer_next(self) -> None:
+        """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
+        if self._decisions is None or (uid := self.what_ifs.next()) is None:
+            return
+        obs, before = self._decisions.observed.obs.get(uid), self._spent
+        if obs is not None and awaits_answer(obs):
+            await self._answer(obs, self._decisions)
+            self.what_ifs.charge(obs.job.namespace, self._spent - before)
+
+    async def _answer(self, obs: Observation, decisions: Decisions) -> None:
+        """Answer one job. After an error it is not answered again before it is edited."""
+        now = self._clock.time()
+        try:
+            if obs.job.needs_edit:
+                found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
+            else:
+                found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
+            self.what_ifs.end(obs, found, now)
+        except Exception:
+            self._metrics.forecast_errors.inc()
+            log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
+            self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
+        self._again(obs.job.uid)
+
+    async def _look_at_positions(self, decisions: Decisions) -> None:
+        steps = self.queue_positions.look(decisions, self._clock.time())
+        if steps is not None:
+            self.queue_positions.estimated(await self._result_of(steps, between=self._answer_next))
+        for uid in self.queue_positions.take_due(self._clock.time()):
+            self._again(uid)
+
+    async def _result_of(
+        self, steps: Steps[T], *, seconds: float = inf, between: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
+        """The result of the steps. After `seconds` they are to return what they have.
+
+        The first step reads what belongs to the passes, and decides nothing. The others have all that they need, and
+        are made in a thread. `between` them something else may be done, in half of the time at most.
+        """
+        began, turn = time.monotonic(), self._spent
+        end = _step(steps, None)
+        while end is None:
+            if between is not None and self._spent >= turn:
+                before = self._spent
+                await between()
+                turn = self._spent + (self._spent - before)
+            await asyncio.sleep(self._free_at - time.monotonic())
+            step_began = time.monotonic()
+            end = await asyncio.to_thread(_step, steps, step_began - began > seconds)
+            took = time.monotonic() - step_began
+            self._free_at = step_began + took + REST * took
+            self._spent += took + REST * took
+            self._metrics.forecast.observe(took)
+        return end.value
+
+    async def _until_due(self) -> None:
+        """Wait for news, or for the next thing that is due without any; nothing is, while nothing is decided."""
+        due = min(self.what_ifs.next_at(), self.queue_positions.next_at()) if self._decisions is not None else inf
+        wait = due - time.monotonic()
+        try:
+            async with asyncio.timeout(max(LEAST_WAIT_SECONDS, wait) if wait < inf else None):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _End(Generic[T]):
+    """The end of steps: no StopIteration can leave a thread."""
+
+    value: T
+
+
+def _step(steps: Steps[T], enough: bool | None) -> _End[T] | None:
+    """Make the next step; returns the end, if it was the last one."""
+    try:
+        steps.send(enough)
+    except StopIteration as end:
+        return _End(end.value)
+    return None

@@ -1,0 +1,199 @@
+"""Where jobs stand that wait for their minimum, when they start, and how good such estimates were (161).
+
+Writing a status is expensive, and when the first job starts, all others move up. So a job's place is written no more
+often than every half a minute, positions are rounded, and for all jobs together two places are written in a second,
+those in front first.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from math import inf
+
+from elastic_api.status import QueuePlace
+from elastic_operator.cluster.rate_limit import TokenBucket
+from elastic_operator.memory import drop_absent
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.forecast.ends import known_ends
+from elastic_operator.plan.forecast.positions import positions, queued_jobs, rounded
+from elastic_operator.plan.forecast.starts import Steps, confidence, of_now, start_times
+from elastic_operator.plan.planner import Decisions
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0
+"""The positions are worked out no more often than this."""
+STARTS_SECONDS = 60.0
+"""While jobs wait, their starts are estimated once in this time."""
+TOLD_SECONDS = 30.0
+"""A job hears of its place no more often than this."""
+MAX_AT_ONCE, MORE_SECONDS = 20, 0.5
+"""The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
+OTHER_SECONDS, OTHER_PART, OTHER_CONFIDENCE = 60.0, 0.1, 0.1
+"""An estimate is a new one if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the time that is left, or if its
+confidence differs by `OTHER_CONFIDENCE`.
+"""
+MAX_ESTIMATES = 16
+"""The most estimates of one job that are compared with its start."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The place that a job was last told, when (monotonic), and its estimates: when it was told each, and which start.
+
+    A job that has got pods has no place; its start is still to be compared with its estimates.
+    """
+
+    place: QueuePlace | None
+    told_at: float
+    estimates: list[tuple[float, float]] = field(default_factory=list)
+
+
+class QueuePositions:
+    """The places in line, by the uid of the job. `moved`: they may have changed since the last look."""
+
+    def __init__(self, *, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.moved = False
+        self._known: dict[str, _Known] = {}
+        self._jobs: Sequence[JobDemand] = ()
+        self._places: Mapping[str, int] = {}
+        """The jobs that wait, those in front first, and their places in their lines."""
+        self._has_looked = False
+        self._to_lose: dict[str, None] = {}
+        """The jobs (uids) that do not wait any more, and whose statuses may still say so."""
+        self._starts: Mapping[str, float] = {}
+        self._sure: Mapping[str, float | None] = {}
+        """The last estimates by job, and their confidence by flavor."""
+        self._look_at = self._starts_at = 0.0
+        """When to look again, and when to estimate again (monotonic)."""
+        self._writes = TokenBucket(MAX_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+
+    def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
+        """The job's place as it is to be written; `written` if it is not known, and the job may still wait."""
+        known = self._known.get(uid)
+        if known is not None:
+            return known.place
+        return written if uid in self._places or not self._has_looked else None
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone."""
+        drop_absent(present, self._known, self._to_lose)
+
+    def started(self, uid: str, now: float) -> None:
+        """The job does not wait any more: compare its start with the estimates that it was told."""
+        known = self._known.pop(uid, None)
+        for told_at, start in known.estimates if known is not None else ():
+            self._metrics.start_estimate_ratio.observe(max(0.0, now - told_at) / max(1.0, start - told_at))
+
+    def is_due(self) -> bool:
+        """Whether to look now."""
+        return time.monotonic() >= self.next_at()
+
+    def next_at(self) -> float:
+        """When (monotonic) to look again; infinity while nothing moves and nobody waits."""
+        return min(self._look_at if self.moved else inf, self._starts_at if self._jobs else inf)
+
+    def look(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
+        """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
+        self.moved, self._look_at = False, time.monotonic() + LOOK_SECONDS
+        jobs = queued_jobs(decisions.observed.snapshot.jobs, decisions.allocation)
+        self._places = positions(jobs, decisions.allocation)
+        self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
+        self._drop_places(decisions)
+        if not jobs or time.monotonic() < self._starts_at:
+            return None
+        self._starts_at, self._starts = time.monotonic() + STARTS_SECONDS, {}
+        ends = known_ends(decisions.observed.obs.values(), now)
+        if not ends:
+            return None
+        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
+        flavors = {job.flavor for job in jobs}
+        self._sure = {flavor: confidence(snapshot, decisions.allocation, ends, flavor) for flavor in flavors}
+        return start_times(snapshot, decisions.allocation, ends, [job.uid for job in jobs])
+
+    def _drop_places(self, decisions: Decisions) -> None:
+        """Drop the places of jobs that do not wait any more. One without pods, such as a suspended job, has no start to
+        compare either.
+        """
+        self._has_looked = True
+        assignment = decisions.allocation.assignment
+        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or assignment(job.uid).replicas}
+        for uid in [uid for uid in self._known if uid not in self._places]:
+            if uid in served:
+                self._known[uid].place = None
+            else:
+                del self._known[uid]
+                self._to_lose[uid] = None
+        self._to_lose = {uid: None for uid in self._to_lose if uid not in self._places}
+
+    def estimated(self, starts: Mapping[str, float]) -> None:
+        """When jobs (uids) start (epoch seconds)."""
+        self._starts = starts
+
+    def take_due(self, now: float) -> list[str]:
+        """The jobs (uids) whose statuses are to be written now with their places."""
+        due = []
+        while self._to_lose and self._writes.has(""):
+            self._writes.take("")
+            due.append(uid := next(iter(self._to_lose)))
+            del self._to_lose[uid]
+        for job in self._jobs:
+            if not self._writes.has(""):
+                break
+            if self._note_if_new(job, now):
+                self._writes.take("")
+                due.append(job.uid)
+        self.moved = self.moved or not self._writes.has("")
+        return due
+
+    def _note_if_new(self, job: JobDemand, now: float) -> bool:
+        """Whether the job's place is to be written now. An error at one job keeps no other from its place."""
+        try:
+            wanted, known = self._place_of(job, self._places[job.uid]), self._known.get(job.uid)
+            if known is not None and known.place is not None:
+                if not _is_another(known.place, wanted, now):
+                    return False
+                if time.monotonic() < known.told_at + TOLD_SECONDS:
+                    self.moved = True
+                    return False
+            self._note(job.uid, wanted, now)
+        except Exception:
+            self._metrics.forecast_errors.inc()
+            log.exception("job=%s/%s cannot be told its place in line", job.namespace, job.name)
+            return False
+        return True
+
+    def _place_of(self, job: JobDemand, position: int) -> QueuePlace:
+        start = self._starts.get(job.uid)
+        return QueuePlace(
+            position=rounded(position),
+            estimated_start_time=at(start) if start is not None else None,
+            confidence=self._sure.get(job.flavor) if start is not None else None,
+        )
+
+    def _note(self, uid: str, place: QueuePlace, now: float) -> None:
+        before = self._known.get(uid)
+        estimates = before.estimates if before is not None else []
+        last = before.place if before is not None else None
+        is_new = last is None or last.estimated_start_time != place.estimated_start_time
+        if place.estimated_start_time is not None and is_new:
+            self._metrics.start_estimates.inc()
+            estimates = [*estimates, (now, seconds(place.estimated_start_time))][-MAX_ESTIMATES:]
+        self._known[uid] = _Known(place, time.monotonic(), estimates)
+
+
+def _is_another(known: QueuePlace, wanted: QueuePlace, now: float) -> bool:
+    """Whether the difference is worth a write."""
+    before, after = known.estimated_start_time, wanted.estimated_start_time
+    if known.position != wanted.position or (before is None) is not (after is None):
+        return True
+    if abs((known.confidence or 0.0) - (wanted.confidence or 0.0)) > OTHER_CONFIDENCE:
+        return True
+    differs = abs(seconds(after) - seconds(before))
+    return differs > max(OTHER_SECONDS, OTHER_PART * (seconds(before) - now))

@@ -1,0 +1,143 @@
+"""The suspended jobs that ask what they would get, and their answers (160).
+
+Anybody who may make a job may ask, so each namespace has a token bucket: three questions at once, and one more after
+ten seconds, or after twice the time that its answers take. Namespaces take turns. A job is answered once, and again
+after each edit of its spec.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+from math import inf
+
+from elastic_api.status import Forecast, Lender, QueuePlace
+from elastic_operator.cluster.rate_limit import TokenBucket
+from elastic_operator.loop.stored_world import StoredWorld
+from elastic_operator.memory import drop_absent
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, work_out
+from elastic_operator.plan.forecast.ends import known_ends
+from elastic_operator.plan.forecast.positions import rounded
+from elastic_operator.plan.forecast.starts import Steps, of_now
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Decisions
+
+MAX_AT_ONCE, MORE_SECONDS = 3, 10.0
+ONE_SECONDS = 5.0
+"""An answer that takes longer than this, with the rests, counts as several."""
+AGAIN_SECONDS = 1.0
+"""If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAnswer:
+    """An answer as the job's status has it: the forecast, which names the generation it is for, and the place."""
+
+    forecast: Forecast
+    place: QueuePlace | None
+
+
+class WhatIfs:
+    """The jobs that ask, and the answers, by the uid of the job."""
+
+    def __init__(self, world: StoredWorld, *, metrics: Metrics) -> None:
+        self._world, self._metrics = world, metrics
+        self._namespaces: dict[str, str] = {}
+        """Of the jobs that ask and have no answer yet."""
+        self._answers: dict[str, StatusAnswer] = {}
+        self._buckets = TokenBucket(MAX_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._turns: dict[str, float] = {}
+        """When each namespace whose bucket may not be full had its last turn (monotonic)."""
+
+    def answer(self, obs: Observation) -> StatusAnswer | None:
+        """The answer to what the job asks now; None if it is still to be worked out."""
+        uid, generation = obs.job.uid, obs.job.generation
+        known, written = self._answers.get(uid), obs.job.status.forecast
+        if known is not None and known.forecast.observed_generation == generation:
+            return known
+        if written is not None and written.observed_generation == generation:
+            return StatusAnswer(written, obs.job.status.queue)
+        return None
+
+    def ask(self, obs: Observation) -> bool:
+        """Have the job's question answered; returns whether the question is new."""
+        is_new = obs.job.uid not in self._namespaces
+        self._namespaces[obs.job.uid] = obs.job.namespace
+        return is_new
+
+    def forget(self, uid: str) -> None:
+        """The job does not ask any more."""
+        self._namespaces.pop(uid, None)
+        self._answers.pop(uid, None)
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone."""
+        drop_absent(present, self._namespaces, self._answers)
+
+    def next(self) -> str | None:
+        """The job that is answered next, which takes a token of its namespace; None if nobody may ask now."""
+        open_now = [uid for uid, namespace in self._namespaces.items() if self._buckets.has(namespace)]
+        if not open_now:
+            self._forget_turns()
+            return None
+        uid = min(open_now, key=lambda uid: self._turns.get(self._namespaces[uid], 0.0))
+        namespace = self._namespaces.pop(uid)
+        self._buckets.take(namespace)
+        self._turns[namespace] = time.monotonic()
+        return uid
+
+    def charge(self, namespace: str, seconds: float) -> None:
+        """To answer a job of the namespace took this many seconds: take the tokens that this is worth."""
+        self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
+
+    def next_at(self) -> float:
+        """When (monotonic) to look for a job that may be answered; infinity if none waits."""
+        if not self._namespaces:
+            return inf
+        may_ask = any(map(self._buckets.has, set(self._namespaces.values())))
+        return time.monotonic() + (0.0 if may_ask else AGAIN_SECONDS)
+
+    def _forget_turns(self) -> None:
+        self._buckets.forget_full()
+        long_ago = time.monotonic() - MAX_AT_ONCE * MORE_SECONDS
+        self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
+
+    def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
+        """The steps of the job's answer."""
+        demand = demand_if_resumed(obs, self._world.shape(obs.job), now)
+        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
+        return work_out(snapshot, demand, known_ends(decisions.observed.obs.values(), now))
+
+    def end(self, obs: Observation, found: Answer, now: float) -> None:
+        """The job is answered. Passes may have asked for it again meanwhile."""
+        self._namespaces.pop(obs.job.uid, None)
+        self._answers[obs.job.uid] = StatusAnswer(_forecast(obs, found, now), _queue_place(found))
+        self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
+
+
+def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
+    return Forecast(
+        observed_generation=obs.job.generation,
+        answered_time=at(now),
+        fits=found.fits,
+        replicas=found.replicas,
+        gpus=found.gpus,
+        limit=found.limit,
+        message=found.message,
+        reclaimed_gpus=found.reclaimed,
+        borrowed_gpus=found.borrowed,
+        borrows=[Lender(policy=name, gpus=gpus) for name, gpus in found.lenders],
+    )
+
+
+def _queue_place(found: Answer) -> QueuePlace | None:
+    if found.position is None:
+        return None
+    return QueuePlace(
+        position=rounded(found.position),
+        estimated_start_time=at(found.starts_at) if found.starts_at is not None else None,
+        confidence=found.confidence,
+    )

@@ -1,0 +1,120 @@
+"""Whether pods of others may go at all, and how many within a minute: the mode, the pause and the limits (43, 138)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from itertools import takewhile
+from math import inf
+
+from elastic_operator.plan.allocation.eviction_limits import taker_of
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.settings import ReclaimMode, ReclaimSettings
+
+MINUTE = 60.0
+
+
+class LastMinute:
+    """The pods that were to go within the last minute, and for whom (138)."""
+
+    def __init__(self) -> None:
+        self._evicted: dict[str, tuple[float, Taker]] = {}
+        """In the order in which they went."""
+
+    def count(self, going: Mapping[str, Taker]) -> int:
+        """Count these pods (uids) as going now; returns how many of them were not counted before."""
+        self._forget_old()
+        now, before = time.monotonic(), len(self._evicted)
+        for pod, taker in going.items():
+            self._evicted.pop(pod, None)
+            self._evicted[pod] = now, taker
+        return len(self._evicted) - before
+
+    def evicted(self) -> Mapping[str, Taker]:
+        """The pods that went within the last minute, each with its taker."""
+        self._forget_old()
+        return {pod: taker for pod, (_, taker) in self._evicted.items()}
+
+    def next_relief(self) -> float:
+        """Seconds until another pod may go; infinity if none has gone."""
+        first = next(iter(self._evicted.values()), None)
+        return max(0.0, first[0] + MINUTE - time.monotonic()) if first else inf
+
+    def _forget_old(self) -> None:
+        end = time.monotonic() - MINUTE
+        for pod in [*takewhile(lambda pod: self._evicted[pod][0] <= end, self._evicted)]:
+            del self._evicted[pod]
+
+
+class Breaker:
+    """What the settings allow, after what went within the last minute. `evicted` is called with the number of pods that
+    go now and did not before.
+    """
+
+    def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
+        self._settings, self._evicted = settings, evicted
+        self._last_minute = LastMinute()
+        self._waiting: dict[Taker, tuple[float, int]] = {}
+        """Takers that could pass the limit for all and wait for it: since when (monotonic), and for how many pods."""
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why nothing is reclaimed now; None if it is."""
+        if self._settings.paused:
+            return Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+        if self._settings.mode is not ReclaimMode.ON:
+            text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
+            return Stopped(str(self._settings.mode), text)
+        return None
+
+    @property
+    def only_told(self) -> bool:
+        """Whether reclaim is only reported: DryRun."""
+        return self._settings.mode is ReclaimMode.DRY_RUN and not self._settings.paused
+
+    def eviction_limits(self, gpus: int) -> EvictionLimits:
+        """The limits in a cluster with that many GPUs."""
+        first, kept = self._longest_waiting()
+        limits = self._settings.most_evictions(gpus)
+        return EvictionLimits(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
+
+    def _longest_waiting(self) -> tuple[Taker | None, int]:
+        """The taker whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
+        first = min(self._waiting, key=lambda taker: self._waiting[taker][0], default=None)
+        if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
+            return None, 0
+        return first, self._waiting[first][1]
+
+    @cached_property
+    def _firm(self) -> frozenset[EvictionLimit]:
+        limits = (EvictionLimit.FOR_ONE, self._settings.max_evictions_per_decision)
+        limits_in_all = (EvictionLimit.IN_ALL, self._settings.max_evictions_per_minute)
+        return frozenset(name for name, limit in (limits, limits_in_all) if limit is not None)
+
+    def next_capacity(self, allocation: Allocation) -> float:
+        """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or if no
+        pod has gone.
+        """
+        if not allocation.over_limit:
+            return inf
+        turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
+        return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
+
+    def goes(self, pods: Mapping[str, Taker]) -> None:
+        """Count these pods (uids) as going from now on."""
+        self._evicted(self._last_minute.count(pods))
+
+    def note_waiting(self, allocation: Allocation) -> None:
+        """See which takers wait. One whose turn it is keeps the turn until its pods have gone."""
+        now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
+        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.IN_ALL)
+        self._waiting = {
+            taker: (before.get(taker, (now, 0))[0], one.wanted)
+            for entry, one in waiting
+            if not one.waits_for_a_person and (taker := taker_of(entry))
+        }
+        served = before.keys() - self._waiting.keys()
+        self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}

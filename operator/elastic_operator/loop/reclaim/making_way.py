@@ -1,0 +1,189 @@
+"""Whether a job may let pods go for others, and what must be done first.
+
+No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
+pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod goes, because none
+is created either. While the log of a failed pod is being read, no pod of its job goes, nor any pod for that job: all of
+its pods may be replaced a moment later (14).
+
+Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its takers.
+Then it lets the pods go whose takers may use the room, and the others later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+
+from elastic_api.status import ConditionType, Limit
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.nominator import Nominator
+from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.loop.reclaim.trials import Trials
+from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.memory import drop_absent
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
+from elastic_operator.plan.job.creates import creates
+from elastic_operator.plan.job.observation import Observation
+
+TOGETHER_SECONDS = 10.0
+"""A job waits this long for the answers about all of its takers."""
+PENDING_SECONDS = 2.0
+"""The same if some of its pods go for pending pods of others, about which nothing is asked. One node of a gang waited
+for 14 s, because a job with one pod there also had to make way for a job.
+"""
+
+_REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
+"""Why a job is not bigger, apart from what its own status says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The pods (uids) of a job whose release is put off, and the takers (uids) that wait for their room."""
+
+    pods: frozenset[str] = frozenset()
+    takers: frozenset[str] = frozenset()
+
+    def grant(self, grant: Grant, obs: Observation) -> Grant:
+        """The grant while these pods stay. If spec and size are those of before, so is the reason for the size."""
+        if not self.pods:
+            return grant
+        now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
+        known = obs.status.condition(ConditionType.FULL_SIZE)
+        _, keep, release, create = now.assignment
+        size = len(keep) + len(create)
+        if release or size != obs.status.target_replicas or known is None or known.reason not in _REASONS_OF_GRANTS:
+            return now
+        is_of_this_spec = known.observed_generation == obs.job.generation
+        return replace(now, limit=Limit(known.reason), message=known.message) if is_of_this_spec else now
+
+
+class MakingWay:
+    """Decides for each job from what a pass has observed and allocated."""
+
+    def __init__(
+        self,
+        trials: Trials,
+        nominator: Nominator,
+        breaker: Breaker,
+        pods: Store[objects.Pod],
+        reads: Callable[[str], bool],
+    ) -> None:
+        self._trials, self._nominator, self._breaker, self._pods, self._reads = trials, nominator, breaker, pods, reads
+        self._seen: Mapping[str, Observation] = {}
+        self._allocation: Allocation | None = None
+        self._fresh = True
+        self._waits_since: dict[str, float] = {}
+        """Since when (monotonic) jobs wait for answers, or since their last pods went."""
+
+    def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
+        """Take in what this pass has observed and decided, and whether the stores are fresh."""
+        self._seen, self._allocation, self._fresh = obs, allocation, fresh
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._waits_since)
+
+    def deferred(self, uid: str) -> Deferred:
+        """Which pods of that job stay for now, because it is not known that their takers can use the room."""
+        allocation = self._now
+        released = allocation.assignment(uid).release if uid in allocation else ()
+        if released and self._reads(uid):
+            return Deferred(frozenset(released))
+        waiting = self._without_answer(uid) if released and self._fresh else frozenset()
+        if not released or (self._fresh and not waiting):
+            self._waits_since.pop(uid, None)
+            return Deferred()
+        now = time.monotonic()
+        longest = PENDING_SECONDS if allocation.has_pending_takers(uid) else TOGETHER_SECONDS
+        if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
+            return Deferred(frozenset(released))
+        return Deferred(allocation.staying(uid, waiting), waiting)
+
+    @property
+    def awaiting_dry_runs(self) -> int:
+        """How many jobs wait for the answers about their takers."""
+        return len(self._waits_since)
+
+    def _without_answer(self, uid: str) -> frozenset[str]:
+        """The takers of that job's pods that may be unable to use the room: nothing is known of them yet."""
+        return frozenset(taker for taker in self._now.job_takers(uid) if not self._can_use_room(taker, uid))
+
+    def gate(self, uid: str, plan: Plan) -> Gate | None:
+        """Begin what must be done before the plan is carried out: pending pods are nominated, and then the deletions
+        are counted for the limits on evictions.
+        """
+        taken = self._now.evicted_for
+        pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
+        if uid in self._waits_since and plan.deletes:
+            self._waits_since[uid] = time.monotonic()
+        nominated = self._nominator.gate(uid)
+
+        async def counted() -> bool:
+            if nominated is not None and not await nominated():
+                return False
+            self._breaker.goes(pods)
+            return True
+
+        return counted if pods else nominated
+
+    @property
+    def _now(self) -> Allocation:
+        """The allocation of this pass."""
+        assert self._allocation is not None, "a pass has begun"
+        return self._allocation
+
+    def _can_use_room(self, uid: str, giver: str) -> bool:
+        """Whether the API server is known to accept the job's pods. If not, the giver is decided on again after the
+        answer.
+        """
+        obs = self._seen.get(uid)
+        if self._reads(uid):
+            return False
+        if obs is None:
+            return True
+        try:
+            creates = self._creates(uid)
+        except Exception:  # noqa: BLE001 - whatever it is, it is the taker's
+            self._trials.cannot_be_asked(obs.job)
+            return False
+        if not creates:
+            return True
+        roles, order = Counter(create.role for create in creates), self._now.rank(uid)
+        return self._trials.have_passed(obs.job, roles, partial(self._trial, uid), giver=giver, order=order)
+
+    def _trial(self, uid: str) -> Trial | None:
+        """The question about the job's pods as things are now, if there is any."""
+        obs, creates = self._seen.get(uid), self._creates(uid)
+        if obs is None or obs.job.spec is None or not creates:
+            return None
+        job, assignment = obs.job, self._now.assignment(uid)
+        ready = sum(slot.ready for slot in assignment.create)
+        others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
+        besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
+        return Trial(
+            job,
+            creates,
+            besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
+            leaving=partial(self._leaving, job.namespace, self._now.going),
+            needed=len(assignment.keep) + ready < obs.job.spec.min_replicas,
+        )
+
+    def _creates(self, uid: str) -> tuple[CreatePod, ...]:
+        """The pods that the job is to get, as if their room were free."""
+        obs, slots = self._seen.get(uid), self._now.assignment(uid).create if uid in self._now else ()
+        return creates(obs, slots) if obs is not None else ()
+
+    def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
+        """The pods of that namespace that are to go or are being deleted."""
+        return [
+            pod
+            for pod in self._pods
+            if pod.metadata.namespace == namespace
+            and (pod.metadata.uid in going or pod.metadata.deletion_timestamp is not None)
+        ]

@@ -1,0 +1,288 @@
+"""Nominates pending pods of others for their nodes, and takes nominations back.
+
+A pending pod is nominated for its node before any pod goes for it, so that no other pod gets the room (41). Then the
+losing job shrinks as for any other reason (`reconcile`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
+from elastic_operator.cluster.events import EventRecorder, pod_subject
+from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.writes.dispatch import Gate
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.times import lasts
+from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN
+from elastic_operator.read.pending.pending_pod import Barred
+
+log = logging.getLogger(__name__)
+
+MAX_BARRED = 10_000
+RENEW_SECONDS = 0.05
+"""A nomination that kube-scheduler took away is written again after this time (45)."""
+RETRY_SECONDS = 30.0
+"""A pod that could not be nominated is left alone for this long."""
+CHANGED_SECONDS = 0.5
+"""A pod that has changed meanwhile is left alone for this long, until the change is seen."""
+
+
+class Nominator:
+    """Keeps the nominations as the passes decide them.
+
+    Args:
+        keeps_seconds: How long a node is kept for a pod beyond the grace of the pods that go.
+        grace_ceiling: The most seconds that a leaving pod of a namespace gets.
+        now: Epoch seconds on the API server's clock.
+        changed: Called when everything is to be decided again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        pods: Store[objects.Pod],
+        *,
+        keeps_seconds: float,
+        grace_ceiling: Callable[[str], int],
+        events: EventRecorder,
+        metrics: Metrics,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
+        self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
+        self._now, self._changed = now, changed
+        self._by_loser: dict[str, list[Nomination]] = {}
+        """By job (uid), the nominations of the last pass for which it loses pods."""
+        self._barred: dict[str, Barred] = {}
+        self._writing: dict[str, asyncio.Task[bool]] = {}
+        self._nominating: dict[str, str] = {}
+        """The node for which each pod (uid) is being nominated now."""
+        self._cleared_nodes = frozenset[str]()
+        """The nodes on which pods are about to be deleted for a pending pod."""
+
+    def barred(self, uid: str) -> Barred | None:
+        """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
+        known = self._barred.get(uid)
+        if known is not None and not lasts(known.until, RETRY_SECONDS, self._now()):
+            del self._barred[uid]
+            return None
+        return known
+
+    def plan(self, nominations: Sequence[Nomination]) -> None:
+        """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
+        self._by_loser = {}
+        self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
+        if len(self._barred) > MAX_BARRED:
+            self._barred.clear()
+        for nomination in nominations:
+            for loser in nomination.evicts_from:
+                self._by_loser.setdefault(loser, []).append(nomination)
+            if nomination.reserved and nomination.is_new and not nomination.evicts_from:
+                self._begin(nomination)  # its node has been lost to somebody, and there is room on another
+
+    def makes_way(self, node: str) -> bool:
+        """Whether pods on that node are about to be deleted for a pending pod."""
+        return node in self._cleared_nodes
+
+    def gate(self, job_uid: str) -> Gate | None:
+        """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
+        nominations = [nomination for nomination in self._by_loser.get(job_uid, ()) if nomination.is_new]
+        if not nominations:
+            return None
+        tasks = [self._begin(nomination) for nomination in nominations]
+
+        async def all_nominated() -> bool:
+            return all(await asyncio.gather(*(asyncio.shield(task) for task in tasks)))
+
+        return all_nominated
+
+    def withdraw(self, expired: Iterable[objects.Pod]) -> None:
+        """Take back reservations that ran out, unless another node is about to be reserved in their place."""
+        planned = {nomination.uid for nominations in self._by_loser.values() for nomination in nominations}
+        for pod in expired:
+            if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
+                self._start(pod.metadata.uid, self._withdraw(pod))
+
+    def renew(self, renewable: Iterable[tuple[objects.Pod, Reservation]]) -> None:
+        """Nominate pods again whose reservation holds without its nomination; see `is_renewable`."""
+        for pod, reserved in renewable:
+            if pod.metadata.uid not in self._writing:
+                self._start(pod.metadata.uid, self._renew(pod, reserved))
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        under_way = list(self._writing.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _begin(self, nomination: Nomination) -> asyncio.Future[bool]:
+        """The nomination of the pod, one for all jobs that make room for it.
+
+        Its result is False while the pod is nominated for another node, that of an earlier pass: on this node no pod
+        may go for it (145). When that ends, everything is decided again.
+        """
+        task = self._writing.get(nomination.uid)
+        if task is None:
+            self._nominating[nomination.uid] = nomination.node
+            return self._start(nomination.uid, self._nominate(nomination))
+        is_this = self._nominating.get(nomination.uid) == nomination.node
+        return task if is_this else asyncio.ensure_future(_in_vain(task))
+
+    def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
+        task = asyncio.ensure_future(self._guarded(uid, work))
+        self._writing[uid] = task
+        task.add_done_callback(lambda _: self._ended(uid))
+        return task
+
+    async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
+        """The result of the work. An error of the operator's own bars this pod, and no job that makes way (88)."""
+        try:
+            return await work
+        except Exception as error:
+            self._metrics.count_error("pod")
+            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            log.exception("pod uid=%s cannot be nominated", uid)
+            return False
+
+    def _ended(self, uid: str) -> None:
+        self._writing.pop(uid, None)
+        self._nominating.pop(uid, None)
+        self._changed()
+
+    async def _nominate(self, nomination: Nomination) -> bool:
+        pod = self._pods.get(nomination.uid)
+        if pod is None:
+            return False
+        now, before = self._now(), reservation_of(pod)
+        has_run_out = before.has_run_out(now)
+        if has_run_out:
+            before = before.ran_out(now)
+        until = now + self._grace_seconds(nomination.victims) + self._keeps_seconds
+        if not await self._write(pod, Reservation(nomination.node, now, until, before.avoid)):
+            return False
+        if has_run_out:
+            self._tell_expired(pod)
+        self._metrics.nominations.inc()
+        text = f"Node {nomination.node} is reserved for it."
+        if nomination.evicts_from:
+            losers = listed(sorted(nomination.evicts_from.values()))
+            text += f" {pods(len(nomination.victims))} of {losers} will be gone first."
+        log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
+        self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
+        return True
+
+    def _grace_seconds(self, going: Iterable[str]) -> int:
+        """The longest grace of these pods (uids), none beyond the ceiling of its namespace."""
+        pods = [pod for uid in going if (pod := self._pods.get(uid)) is not None]
+        graces = (
+            min(pod.spec.termination_grace_period_seconds, self._grace_ceiling(pod.metadata.namespace)) for pod in pods
+        )
+        return max(graces, default=0)
+
+    async def _renew(self, before: objects.Pod, reserved: Reservation) -> bool:
+        """Nominate the pod again, after a pause. In a gang the node may be another one than before (167).
+
+        Whenever a nomination is taken away, kube-scheduler tries all waiting pods, and each of them may lose its own.
+        """
+        await asyncio.sleep(RENEW_SECONDS)
+        pod = self._pods.get(before.metadata.uid)
+        if pod is None or reservation_of(pod).node != reservation_of(before).node:
+            return False
+        if not is_renewable(pod, reserved, self._now()):
+            return False
+        try:
+            renewed = await self._put(pod, reserved)
+        except ClusterError as error:
+            log.info("pod=%s/%s not nominated again: %s", *_name(pod), error)
+            return False
+        if renewed:
+            log.info("pod=%s/%s nominated again node=%s", *_name(pod), reserved.node)
+        return renewed
+
+    async def _withdraw(self, pod: objects.Pod) -> bool:
+        reservation = reservation_of(pod)
+        left = reservation.ran_out(now := self._now())
+        if not await self._write(pod, left):
+            return False
+        self._tell_expired(pod, rest=left.rests_until - now if left.rests(now) else 0.0)
+        return True
+
+    def _tell_expired(self, pod: objects.Pod, *, rest: float = 0.0) -> None:
+        node = reservation_of(pod).node
+        self._metrics.reservations_expired.inc()
+        text = f"It did not get its place on {node} in time."
+        if rest:
+            text += (
+                f" At least {MAX_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" PodScheduled. No pods are evicted for it for {rest / 3600:.0f} h."
+            )
+        else:
+            text += " Another node is tried; this one is avoided for a while."
+        log.warning("pod=%s/%s its reservation ran out node=%s", *_name(pod), node)
+        self._events.record(pod_subject(pod), Event("ReservationExpired", text, "Warning"))
+
+    async def _write(self, pod: objects.Pod, reservation: Reservation) -> bool:
+        """Write the reservation; returns whether that worked. If it did not, the pod is left alone for a while."""
+        uid = pod.metadata.uid
+        try:
+            try:
+                return await self._put(pod, reservation)
+            except Conflict:
+                return await self._put_anew(pod, reservation)
+        except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
+            self._barred[uid] = Barred(self._now() + CHANGED_SECONDS, "it has just changed")
+        except ClusterError as error:
+            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
+            log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
+        return False
+
+    async def _put_anew(self, before: objects.Pod, reservation: Reservation) -> bool:
+        """Write the reservation into the pod as it is now, after a change; False if the pod is gone or has a node.
+
+        kube-scheduler writes into a pod at each try. While a pod of a gang is left alone, nothing is planned for the
+        rest of the gang, and other jobs grow into the room that it was to get (158).
+
+        Raises ClusterError; Conflict if somebody else has nominated it.
+        """
+        meta = before.metadata
+        try:
+            pod = await apply.get_pod(self._session, meta.namespace, meta.name)
+        except NotFound:
+            self._pods.observe_deleted(meta.uid)
+            return False
+        self._pods.observe(pod)
+        if pod.metadata.uid != meta.uid or pod.spec.node_name:
+            return False
+        if pod.status.nominated_node_name not in ("", before.status.nominated_node_name, reservation.node):
+            raise Conflict(f"pod {pod.metadata.name} has another nomination", status=409, reason="Conflict")
+        return await self._put(pod, reservation)
+
+    async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
+        """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
+        try:
+            written = await write(self._session, pod, reservation, self._now())
+        except NotFound:
+            self._pods.observe_deleted(pod.metadata.uid)
+            return False
+        self._pods.observe(written)
+        return True
+
+
+async def _in_vain(other: asyncio.Future[bool]) -> bool:
+    """Wait for the end of `other`; always False."""
+    await asyncio.wait([other])
+    return False
+
+
+def _name(pod: objects.Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name

@@ -1,0 +1,96 @@
+"""What users read of reclaim: what waits for a limit on evictions, what would go, and gangs without room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.text import names_of, pods
+
+log = logging.getLogger(__name__)
+
+
+class ReclaimReports:
+    """Reports on reclaim in events, metrics and the log."""
+
+    def __init__(
+        self,
+        jobs: Store[objects.CustomObject],
+        pods: Store[objects.Pod],
+        *,
+        events: EventRecorder,
+        metrics: Metrics,
+    ) -> None:
+        self._jobs, self._pods, self._events, self._metrics = jobs, pods, events, metrics
+        self._over_limit: frozenset[tuple[str, bool]] = frozenset()
+        self._reported: frozenset[str] = frozenset()
+        self._times = ReclaimTimes(metrics, is_bound=self._is_bound)
+
+    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """Report on a new allocation, made from that snapshot."""
+        self._report_over_limit(allocation)
+        self._metrics.not_lasting.inc(len(allocation.would_not_last))
+        self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
+        self._times.look(snapshot, allocation)
+
+    def _is_bound(self, uid: str) -> bool | None:
+        """Whether the pod has a node; None if it is gone."""
+        pod = self._pods.get(uid)
+        return bool(pod.spec.node_name) if pod else None
+
+    def _report_over_limit(self, allocation: Allocation) -> None:
+        """Report each entry that a limit on evictions keeps waiting, once until it waits no more."""
+        before = self._over_limit
+        self._over_limit = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.over_limit)
+        self._metrics.breaker_open.set(len(allocation.over_limit))
+        self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.over_limit))
+        for entry, one in allocation.over_limit:
+            demand = entry.demand
+            if (demand.uid, one.waits_for_a_person) in before:
+                continue
+            log.warning(
+                "pods=%s/%s wait, because too much would be reclaimed: %s", demand.namespace, demand.name, one.text
+            )
+            pod = self._pods.get(demand.uid) if entry.pending else None
+            subject = pod_subject(pod) if pod is not None else self._job_of(demand.uid)
+            if subject is not None and one.waits_for_a_person:
+                self._events.record(subject, Event("ReclaimTooLarge", one.text, "Warning"))
+
+    def would_reclaim(self, allocation: Allocation) -> None:
+        """Report what would be taken, once for each pod that would go."""
+        evictions = allocation.evictions
+        known, self._reported = self._reported, frozenset(pod for eviction in evictions for pod in eviction.pods)
+        for eviction in evictions:
+            job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
+            if job is not None and new:
+                text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
+                log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
+                self._events.record(job, Event("WouldReclaim", text))
+                self._metrics.would_evict.inc(len(new))
+
+    def no_room(self, gangs: Iterable[frozenset[str]]) -> None:
+        """Report on one pod of each of these gangs that there is no room for all of it; `gangs` are their
+        pods (uids).
+        """
+        for uids in gangs:
+            pod = self._pods.get(min(uids))
+            if pod is None:
+                continue
+            text = (
+                f"There is no room for all {pods(len(uids))} of its gang that wait, as far as its team is entitled to"
+                " any. No pods are evicted for a part of a gang."
+            )
+            log.info("pod=%s/%s event=NoRoomForGang message=%r", pod.metadata.namespace, pod.metadata.name, text)
+            self._events.record(pod_subject(pod), Event("NoRoomForGang", text))
+
+    def _job_of(self, uid: str) -> Subject | None:
+        job = self._jobs.get(uid)
+        return job_subject(job.metadata.namespace, job.metadata.name, uid) if job else None

@@ -1,0 +1,109 @@
+"""Measures how long takers wait until other teams have given GPUs back, and counts the GPUs that takers lacked and
+others lost.
+
+A pending pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
+first saw that they want GPUs. They are measured only if something was taken for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Eviction
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An entry that wants GPUs `since` (monotonic); `owed`: pods of others have gone, or go, for it."""
+
+    since: float
+    is_pod: bool
+    owed: bool = False
+
+
+class ReclaimTimes:
+    """Looks at each allocation. `is_bound` says of a pod (uid) whether it has a node; None if there is no such pod."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        is_bound: Callable[[str], bool | None],
+        clock: Callable[[], float] = lambda: time.monotonic(),
+    ) -> None:
+        self._metrics, self._is_bound, self._clock = metrics, is_bound, clock
+        self._waiting: dict[str, _Waiting] = {}
+        self._growing: frozenset[str] = frozenset()
+        self._evicted: frozenset[str] = frozenset()
+
+    def look(self, snapshot: Snapshot, allocation: Allocation) -> None:
+        """Measure by a new allocation, made from that snapshot."""
+        now, evictions = self._clock(), allocation.evictions
+        pods = {pending.uid: pending for pending in snapshot.pending_pods}
+        jobs = {job.uid: job for job in snapshot.jobs if _lacks_minimum(job)}
+        self._end(pods.keys() | jobs.keys(), {job.uid for job in snapshot.jobs}, now)
+        for uid in (*pods, *jobs):
+            self._waiting.setdefault(uid, _Waiting(now, is_pod=uid in pods))
+        if evictions or self._evicted:
+            self._count_evicted(snapshot, evictions)
+        if evictions or self._growing:
+            self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.takers})
+
+    def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
+        """End the wait of those that want nothing any more: they have it, or are gone. A pod may also just be tried
+        again.
+        """
+        for uid in self._waiting.keys() - wanting:
+            known = self._waiting[uid]
+            has_it = self._is_bound(uid) if known.is_pod else uid in jobs or None
+            if has_it is False:
+                continue
+            if has_it and known.owed:
+                self._metrics.reclaim.observe(now - known.since)
+            del self._waiting[uid]
+
+    def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
+        """Note the takers (uids) of what others lose. Each counts once while it waits or grows."""
+        for pending in snapshot.pending_pods:
+            if pending.uid in takers:
+                self._owe(pending.uid, pending.shape.gpus)
+        growing = set()
+        for job in snapshot.jobs:
+            if job.uid not in takers:
+                continue
+            if job.uid in self._waiting:
+                self._owe(job.uid, _missing(job))
+                continue
+            growing.add(job.uid)
+            if job.uid not in self._growing:
+                slots = (slot for slot in allocation.assignment(job.uid).create if not slot.ready)
+                self._metrics.requested_gpus.inc(sum(job.shape_of(slot.role).gpus for slot in slots))
+        self._growing = frozenset(growing)
+
+    def _owe(self, uid: str, gpus: int) -> None:
+        waiting = self._waiting[uid]
+        if not waiting.owed:
+            waiting.owed = True
+            self._metrics.requested_gpus.inc(gpus)
+
+    def _count_evicted(self, snapshot: Snapshot, evictions: tuple[Eviction, ...]) -> None:
+        """Count the GPUs of pods that were not to go before."""
+        going = {pod for eviction in evictions for pod in eviction.pods}
+        new = going - self._evicted
+        members = [member for job in snapshot.jobs for member in job.members]
+        self._metrics.evicted_gpus.inc(sum(member.gpus for member in members if member.uid in new))
+        self._evicted = frozenset(going | (self._evicted & {member.uid for member in members}))
+
+
+def _lacks_minimum(job: JobDemand) -> bool:
+    return job.wants and job.lacks_minimum and _missing(job) > 0
+
+
+def _missing(job: JobDemand) -> int:
+    """The GPUs that the job lacks for its minimum."""
+    return job.gpus_at(job.sizes[0]) - sum(job.shape_of(member.role).gpus for member in job.members)

@@ -1,0 +1,149 @@
+"""Asks the API server by dry runs whether it would accept the pods that a job is to get (139).
+
+Each template is tried by itself. For ResourceQuotas, all pods are also tried as one pod with the sum of their requests,
+less what the leaving pods of the namespace hold: a quota counts these until they are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from elastic_api.elastic import requested_template
+from elastic_api.job import JobSpec
+from elastic_api.template import limits_of, main_container, requests_of
+from elastic_operator.build.names import service_name
+from elastic_operator.build.pod import build_pod
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import ApiError, ClusterError
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.writes.create import raise_refusal
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
+from elastic_worker import contract
+
+NO_ADDRESS = "192.0.2.1"
+"""The address of a Service that does not exist yet, in pods that are only tried. Nobody has this address (RFC 5737)."""
+_QUOTA = "exceeded quota"
+_PODS = re.compile(r"requested: (?:count/)?pods=\d+, used: (?:count/)?pods=(\d+), limited: (?:count/)?pods=(\d+)$")
+
+Amounts = Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
+
+    `leaving` finds the pods of the namespace that are to go or are being deleted.
+    """
+
+    job: Job
+    creates: tuple[CreatePod, ...]
+    besides: tuple[tuple[Job, tuple[str, ...]], ...] = ()
+    """Jobs, and the roles of the pods that each of them is still to get."""
+    leaving: Callable[[], Iterable[objects.Pod]] = tuple
+    needed: bool = True
+    """Whether the job lacks its minimum without the pods for which others are to go."""
+
+
+class Asker:
+    """Asks by dry runs; creates nothing."""
+
+    def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
+        self._session, self._stores, self._build = session, stores, build
+
+    async def ask(self, trial: Trial) -> None:
+        """Ask about all pods of the trial. Raises PodRefused, and ClusterError if there was no answer."""
+        spec, leaving = trial.job.spec, tuple[objects.Pod, ...]()
+        assert spec is not None, "pods are planned from a spec that could be read"
+        common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
+        for create in {common or create.role: create for create in trial.creates}.values():
+            manifest = self._manifest(trial.job, spec, create)
+            try:
+                await apply.try_pod(self._session, manifest)
+            except ClusterError as error:
+                leaving = leaving or tuple(trial.leaving() if _is_about_quota(error) else ())
+                if not leaving:
+                    raise_refusal(error, create.role, manifest, spec.template_of(create.role))
+                    raise
+        if leaving or len(trial.creates) > 1 or trial.besides:
+            await self._ask_for_all(trial, create.role, manifest, leaving)
+
+    def _manifest(self, job: Job, spec: JobSpec, create: CreatePod) -> dict[str, Any]:
+        service = self._stores.services.named(service_name(job.name), job.namespace)
+        address = service.spec.cluster_ip if service is not None else NO_ADDRESS
+        return build_pod(job, spec, create, service_ip=address, settings=self._build)
+
+    async def _ask_for_all(
+        self, trial: Trial, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+    ) -> None:
+        """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
+        nothing.
+        """
+        requests, limits, count = _asked_in_all(trial)
+        for pod in leaving:
+            spec = {"spec": msgspec.to_builtins(pod.spec)}
+            requests.subtract(requests_of(spec))
+            limits.subtract(limits_of(spec))
+        try:
+            await apply.try_pod(self._session, summed_pod(manifest, requests, limits))
+        except ApiError as error:
+            if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
+                return
+            if not leaving and (leaving := tuple(trial.leaving())):
+                await self._ask_for_all(trial, role, manifest, leaving)
+                return
+            raise_refusal(error, role, manifest, manifest)
+            raise
+
+
+def _is_about_quota(error: ClusterError) -> bool:
+    return isinstance(error, ApiError) and _QUOTA in error.message
+
+
+def _has_room_for(more: int, error: ApiError) -> bool:
+    """Whether the quota refuses only by its number of pods, and allows `more` pods beside those that it counts now."""
+    found = _PODS.search(error.message)
+    return found is not None and int(found[1]) + more <= int(found[2])
+
+
+def _asked_in_all(trial: Trial) -> tuple[Amounts, Amounts, int]:
+    """The requests, limits and number of all these pods."""
+    requests, limits, count = Amounts(), Amounts(), 0
+    jobs = ((trial.job, tuple(create.role for create in trial.creates)), *trial.besides)
+    for job, roles in jobs:
+        for role, number in Counter(roles).items():
+            assert job.spec is not None, "pods are planned from a spec that could be read"
+            template = requested_template(job.spec, role)
+            requests.update({name: n * number for name, n in requests_of(template).items()})
+            limits.update({name: n * number for name, n in limits_of(template).items()})
+            count += number
+    return requests, limits, count
+
+
+def summed_pod(manifest: Mapping[str, Any], requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, Any]:
+    """The pod with one container that asks for all that. A limit is never below its request; for a GPU the two are
+    equal.
+    """
+    asked = {name: max(0, n) for name, n in requests.items()}
+    most = {name: max(n, asked.get(name, 0)) for name, n in limits.items()}
+    most |= {name: n for name, n in asked.items() if "/" in name or name.startswith("hugepages-")}
+    resources = {
+        kind: {name: _quantity(name, n) for name, n in of.items()}
+        for kind, of in (("requests", asked), ("limits", most))
+    }
+    spec = {name: part for name, part in manifest["spec"].items() if name not in ("initContainers", "resources")}
+    return {**manifest, "spec": {**spec, "containers": [{**main_container(manifest), "resources": resources}]}}
+
+
+def _quantity(resource: str, amount: int) -> str:
+    if resource != "cpu":
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

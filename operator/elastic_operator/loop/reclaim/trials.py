@@ -1,0 +1,291 @@
+"""Asks whether the API server would accept the pods of a taker, before the first pod goes for it (139).
+
+A job whose pods are refused takes nothing from others for a while. If it needs them for its minimum, that counts like a
+refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused all the same when they
+are created, time after time, no pods go for the job for long. An edited job is asked about at once, but somebody who
+edits it again and again does not have pods of others go each time.
+
+Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
+turns: one with slow webhooks, or with very many jobs, must hold up neither the questions of others nor the writes that
+follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from elastic_operator.cluster.errors import ClusterError, PodRefused
+from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN, rest_seconds
+
+log = logging.getLogger(__name__)
+
+PASSED_SECONDS = 60.0
+"""A question is asked again after this time, because quotas change. Meanwhile the old answer holds, if it was wanted
+all the time.
+"""
+QUESTION_SECONDS = 5.0
+"""A question that was not asked within this time, and is not wanted again, is dropped."""
+REFUSED_SECONDS = 10.0
+MAX_REFUSED_SECONDS = 300.0
+"""How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
+SILENT_SECONDS = 1.0
+MAX_SILENT_SECONDS = 30.0
+"""How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
+MAX_EDITS = 3
+"""After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
+doubled each time up to a day.
+"""
+MAX_AT_ONCE = 16
+"""Half of the writes that may be under way (28)."""
+MAX_OF_NAMESPACE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """The number of pods of each role that would be accepted, for that generation of the job.
+
+    The answer holds `until` (monotonic), but is asked for again from `renewed_from` on.
+    """
+
+    generation: int
+    roles: Counter[str]
+    renewed_from: float
+    until: float
+
+
+@dataclass(slots=True)
+class _Question:
+    """A question that waits for its turn: its `order` within its namespace, and the givers that wait for the answer."""
+
+    job: Job
+    trial: Callable[[], Trial | None]
+    order: int
+    until: float
+    givers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """A namespace in which the last questions, this many `times` in a row, got no answer."""
+
+    times: int = 0
+    until: float = 0.0
+
+
+class Trials:
+    """The answers, by the uid of the job.
+
+    `ask` raises ClusterError. `refused` is called with a PodRefused, and whether the job needs the pods for its
+    minimum; not if only pods of other jobs leave no room under the quota. `again` has a giver (uid) decided on again
+    that waited.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Trial], Awaitable[None]],
+        refused: Callable[[Job, PodRefused, bool], object],
+        *,
+        again: Callable[[str], object],
+    ) -> None:
+        self._ask, self._refused, self._again = ask, refused, again
+        self._passed: dict[str, _Passed] = {}
+        self._barred: dict[str, float] = {}
+        self._refusals: dict[str, int] = {}
+        self._in_vain: dict[str, int] = {}
+        """How often pods that had passed the trial were refused when they were created."""
+        self._generations: dict[str, int] = {}
+        """The generation of each known job to which the answers belong."""
+        self._edits: dict[str, int] = {}
+        """How often jobs were edited while their pods were refused."""
+        self._silences: dict[str, _Silence] = {}
+        self._questions: dict[str, _Question] = {}
+        self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
+        self._turns: dict[str, int] = {}
+        """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
+
+    def see(self, job: Job) -> None:
+        """The job was read: it may have been edited."""
+        if self._generations.setdefault(job.uid, job.generation) != job.generation:
+            self._generations[job.uid] = job.generation
+            self._forgive(job)
+
+    def may_take(self, job: Job) -> bool:
+        """Whether pods of others may go for the job, by its generation that was last seen."""
+        silence = self._silences.get(job.namespace)
+        return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
+
+    def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The jobs (uids), and the namespaces whose jobs, that may not take."""
+        now = time.monotonic()
+        barred = frozenset(uid for uid, until in self._barred.items() if now < until)
+        return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
+
+    def _forgive(self, job: Job) -> None:
+        """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
+        now, uid, retry = time.monotonic(), job.uid, job.status.retry
+        barred = now < self._barred.get(uid, 0.0)
+        refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
+        if not barred and not refused:
+            self._edits.pop(uid, None)
+            return
+        edits = self._edits[uid] = self._edits.get(uid, 0) + 1
+        if edits <= MAX_EDITS:
+            for known in (self._barred, self._refusals, self._in_vain):
+                known.pop(uid, None)
+            return
+        rest = rest_seconds(MAX_IN_VAIN + edits - MAX_EDITS - 1)
+        log.warning(
+            "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
+        )
+        self._barred[uid] = max(self._barred.get(uid, 0.0), now + rest)
+
+    def next_try(self) -> float:
+        """When (monotonic) the next job may take again that may take nothing now; infinity if there is none."""
+        now = time.monotonic()
+        ends = (*self._barred.values(), *(silence.until for silence in self._silences.values()))
+        return min((until for until in ends if until > now), default=inf)
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone."""
+        drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
+        drop_absent(present, self._generations, self._edits, self._questions)
+        long_ago = time.monotonic() - MAX_SILENT_SECONDS
+        self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
+
+    def asked(self) -> frozenset[str]:
+        """The jobs that were asked about, or are just now: their pods come before those of jobs asked about later."""
+        return frozenset((*self._passed, *self._running))
+
+    def have_passed(
+        self, job: Job, roles: Counter[str], trial: Callable[[], Trial | None], *, giver: str, order: int
+    ) -> bool:
+        """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
+        comes.
+
+        After the answer the `giver` is decided on again.
+        """
+        now, known = time.monotonic(), self._passed.get(job.uid)
+        passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
+        if known is not None and passed:
+            self._passed[job.uid] = replace(known, until=now + PASSED_SECONDS)
+            if now < known.renewed_from:
+                return True
+        if job.uid in self._running:
+            self._running[job.uid][0].givers.add(giver)
+            return passed
+        before = self._questions.get(job.uid)
+        givers = before.givers if before is not None else set()
+        self._questions[job.uid] = _Question(job, trial, order, now + QUESTION_SECONDS, givers | {giver})
+        return passed
+
+    def ask_next(self) -> None:
+        """Ask as many questions as may be under way, one namespace after the other."""
+        now = time.monotonic()
+        self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
+        places: dict[str, list[_Question]] = {}
+        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in self._passed, one.order))
+        for question in new_first:
+            places.setdefault(question.job.namespace, []).append(question)
+        here = {question.job.namespace for question, _ in self._running.values()}
+        self._turns = {name: turn for name, turn in self._turns.items() if name in places or name in here}
+        while open_now := [name for name, questions in places.items() if questions and self._may_ask(name)]:
+            name = min(open_now, key=lambda name: self._turns.get(name, 0))
+            self._turns[name] = max(self._turns.values(), default=0) + 1
+            self._put(places[name].pop(0))
+
+    def _put(self, question: _Question) -> None:
+        uid = question.job.uid
+        del self._questions[uid]
+        if time.monotonic() < self._barred.get(uid, 0.0):
+            return
+        try:
+            trial = question.trial()
+        except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
+            self.cannot_be_asked(question.job)
+            return
+        if trial is None:
+            return
+        task = asyncio.create_task(self._try(trial))
+        self._running[uid] = question, task
+        task.add_done_callback(lambda _: self._end(uid))
+
+    def _end(self, uid: str) -> None:
+        question, _ = self._running.pop(uid)
+        for giver in question.givers:
+            self._again(giver)
+
+    def made(self, uid: str) -> None:
+        """Pods of the job were created."""
+        self._passed.pop(uid, None)
+        self._in_vain.pop(uid, None)
+
+    def were_refused(self, job: Job) -> None:
+        """Pods of the job were refused when they were created. If they had passed the trial, pods of others may have
+        gone in vain.
+        """
+        if self._passed.pop(job.uid, None) is None:
+            return
+        times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
+        if rest := rest_seconds(times):
+            log.warning(
+                "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, rest / 3600
+            )
+            self._barred[job.uid] = time.monotonic() + rest
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        running = [task for _, task in self._running.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _may_ask(self, namespace: str) -> bool:
+        silence = self._silences.get(namespace)
+        here = sum(question.job.namespace == namespace for question, _ in self._running.values())
+        is_silent = silence is not None and time.monotonic() < silence.until
+        most = MAX_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_AT_ONCE
+
+    async def _try(self, trial: Trial) -> None:
+        job = trial.job
+        try:
+            await self._ask(trial)
+        except PodRefused as error:
+            self._silences.pop(job.namespace, None)
+            self._passed.pop(job.uid, None)
+            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
+            wait = doubled(REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
+            self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
+            if not trial.besides:
+                self._refused(job, error, trial.needed)
+        except ClusterError as error:
+            self._hear_nothing(job.namespace, error)
+        except Exception:  # noqa: BLE001 - as in `_put`
+            self.cannot_be_asked(job)
+        else:
+            self._silences.pop(job.namespace, None)
+            self._refusals.pop(job.uid, None)
+            roles = Counter(create.role for create in trial.creates)
+            until = time.monotonic() + PASSED_SECONDS
+            self._passed[job.uid] = _Passed(job.generation, roles, until, until)
+
+    def cannot_be_asked(self, job: Job) -> None:
+        """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
+        log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
+        self._barred[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
+
+    def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
+        silence = self._silences.setdefault(namespace, _Silence())
+        silence.times += 1
+        wait = doubled(SILENT_SECONDS, MAX_SILENT_SECONDS, silence.times)
+        silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

@@ -1,0 +1,101 @@
+"""Creates the pods that a plan wants, and says of a refusal whether it is about the pod itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from elastic_api.template import main_container
+from elastic_operator.build.pod import build_pod
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import (
+    ApiError,
+    ClusterError,
+    Forbidden,
+    PodRefused,
+    may_have_happened,
+    refuses_pod,
+)
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.loop.writes.networking import Networking
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
+from elastic_worker import contract
+
+log = logging.getLogger(__name__)
+
+MAX_PODS_AT_ONCE = 32
+"""Pods created at once: as many as the writes under way (28). A manifest that only waits for its turn takes
+up to 1 MB.
+"""
+
+
+class Creator:
+    """Creates pods, after the objects that they need to meet."""
+
+    def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
+        self._session, self._stores, self._build = session, stores, build
+        self._networking = Networking(session, stores, build.network)
+        self._pods, self._building = asyncio.Semaphore(MAX_PODS_AT_ONCE), asyncio.Lock()
+
+    async def create_all(self, job: Job, creates: tuple[CreatePod, ...], sent: set[str]) -> None:
+        """Create these pods of the job. Raises what the cluster layer raises, and PodRefused.
+
+        `sent` collects the names of pods that may have been created, whatever becomes of the rest (48).
+        """
+        service = await self._networking.ensure(job, creates)
+        await together(self.create(job, create, service, sent) for create in creates)
+
+    async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
+        """Create one of them, when its turn comes."""
+        async with self._pods:
+            await self._create_now(job, create, service, sent)
+
+    async def _create_now(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
+        assert job.spec is not None, "pods are created from a spec that could be read"
+        template = job.spec.template_of(create.role)
+        async with self._building:
+            address, port = service.spec.cluster_ip, service.port
+            manifest = build_pod(job, job.spec, create, service_ip=address, port=port, settings=self._build)
+            await asyncio.sleep(0)  # a large template costs milliseconds; the watches get their turn
+        name = manifest["metadata"]["name"]
+        sent.add(name)  # without an answer it counts until the watch shows it, or a time limit ends
+        try:
+            pod = await apply.create_pod(self._session, manifest, job_uid=job.uid)
+        except ClusterError as error:
+            if not may_have_happened(error):
+                sent.discard(name)
+            raise_refusal(error, create.role, manifest, template)
+            raise
+        if not pod.metadata.labels.incarnation:
+            await self._reject(job, pod, create.role)
+        log.info("job=%s pod=%s created node=%s", job.key, name, create.node or "any")
+        self._stores.pods.observe(pod)
+
+    async def _reject(self, job: Job, pod: objects.Pod, role: str) -> None:
+        """Delete a pod that was stored without its label: it would count as one of an earlier incarnation and be
+        replaced for ever.
+        """
+        label, name = contract.LABEL_INCARNATION, pod.metadata.name
+        await apply.delete_pod(self._session, job.namespace, name, uid=pod.metadata.uid, grace_seconds=0)
+        message = f"pod {name} was stored without its label {label}: a mutating webhook removes it"
+        raise PodRefused(Forbidden(message, status=403), role=role)
+
+
+async def together(calls: Iterable[Awaitable[None]]) -> None:
+    """Run all at once; after all have ended, raise the first error."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:
+    """Raise PodRefused if the error is about the pod itself."""
+    if isinstance(error, ApiError) and refuses_pod(error):
+        ours = len(main_container(manifest)["env"]) - len(main_container(template).get("env") or ())
+        raise PodRefused(error, role=role, own_variables=ours) from error

@@ -1,0 +1,243 @@
+"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
+
+A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Set
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from elastic_api.pod_names import pod_name
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
+from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.status_times import StatusTimes
+from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.decisions import Event, Plan
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.shapes import Shapes
+
+log = logging.getLogger(__name__)
+
+NOT_FRESH_SECONDS = 1.0
+"""While the stores are too old to create pods from, a job is decided on again after this time."""
+EVENT_ATTEMPTS = 5
+"""A job gets an event when this many writes in a row were refused."""
+
+Gate = Callable[[], Awaitable[bool]]
+"""Awaited before a plan is carried out. If its result is False, the plan is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A plan that is carried out, and the job's status as the API server has it.
+
+    `writes_status`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are
+    forgotten, of which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
+    have been created.
+    """
+
+    job: Job
+    plan: Plan
+    written: dict[str, Any]
+    may_create: bool = False
+    writes_status: bool = True
+    clears: bool = True
+    tries: int = 0
+    gate: Gate | None = None
+    sent: set[str] = field(default_factory=set)
+
+
+class Dispatcher:
+    """The plans under way.
+
+    Args:
+        dropped_fields: The fields of statuses that the API server drops.
+        fresh: Whether the stores are recent enough to create pods.
+        done: Called with a job's uid when its plan is carried out or has failed.
+        failed: Called with a job's uid and the error of the operator's own by which its plan failed.
+        worked: Called with a job's uid when pods of it have been created.
+        refused: Called with a job of which a pod was refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        actor: Actor,
+        shapes: Shapes,
+        ledger: Ledger,
+        troubles: Troubles,
+        metrics: Metrics,
+        dropped_fields: DroppedFields,
+        fresh: Callable[[], bool],
+        done: Callable[[str], None],
+        failed: Callable[[str, Exception], object],
+        worked: Callable[[str], None] = lambda _: None,
+        refused: Callable[[Job], None] = lambda _: None,
+    ) -> None:
+        self.actor, self.shapes, self.ledger = actor, shapes, ledger
+        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
+        self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self.status_times = StatusTimes(dropped_fields)
+
+    def busy(self, uid: str) -> bool:
+        """Whether a plan of that job is under way."""
+        return uid in self._busy
+
+    def busy_or_backing_off(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+        now = time.monotonic()
+        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.of(uid).wait(now) > 0}
+
+    def wait(self, uid: str, now: float) -> float:
+        """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
+        return inf if self.busy(uid) else self.troubles.of(uid).wait(now)
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        under_way = list(self._busy.values())
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def start(
+        self,
+        body: objects.CustomObject,
+        job: Job,
+        plan: Plan,
+        *,
+        gate: Callable[[], Gate | None] = lambda: None,
+    ) -> float:
+        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
+        on.
+
+        Returns inf if nothing is due until `done` is called or a store changes. `gate` is called when the plan is
+        begun.
+        """
+        uid = job.uid
+        if uid in self._busy:
+            return inf
+        quiet = self.status_times.quiet_for(body, plan)
+        if quiet > 0 and not _acts(plan):
+            return quiet
+        trouble = self.troubles.of(uid)
+        if (wait := trouble.wait(time.monotonic())) > 0:
+            return min(wait, self._write_status_only(body, job, plan))
+        may_create = self.fresh()
+        if may_create:
+            self._assume(job, plan)
+        elif plan.creates:
+            plan = replace(plan, creates=())
+            if quiet > 0 and not _acts(plan):
+                return min(quiet, NOT_FRESH_SECONDS)
+        writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
+        written, tries = body.status.unpack(), trouble.attempts
+        self._begin(
+            _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
+        )
+        return inf
+
+    def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
+        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
+
+        If the status cannot be written either, for example on a server that refuses connections, it is tried no more
+        than every few seconds.
+        """
+        only = Plan(status=plan.status)
+        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
+        if quiet > 0:
+            return quiet
+        if self.status_times.may_be_alone(job.uid):
+            self._begin(_Work(job, only, body.status.unpack(), clears=False))
+        return inf
+
+    def _begin(self, work: _Work) -> None:
+        if work.writes_status:
+            self.status_times.written(work.job.uid, creates=bool(work.plan.creates))
+        task = self._busy[work.job.uid] = asyncio.create_task(self._carry_out(work))
+        task.add_done_callback(lambda _: self._end(work))
+
+    def _end(self, work: _Work) -> None:
+        """The plan has ended, or was cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        job = work.job
+        self._busy.pop(job.uid, None)
+        for create in work.plan.creates:
+            name = pod_name(job.name, create.role, create.index)
+            (self.ledger.await_seen if name in work.sent else self.ledger.forget)(job.namespace, name)
+        self.done(job.uid)
+
+    def _assume(self, job: Job, plan: Plan) -> None:
+        """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
+        for create in plan.creates:
+            self.ledger.assume(
+                job_uid=job.uid,
+                namespace=job.namespace,
+                name=pod_name(job.name, create.role, create.index),
+                role=create.role,
+                index=create.index,
+                node=create.node,
+                shape=self.shapes.shape(job, create.role),
+            )
+
+    async def _carry_out(self, work: _Work) -> None:
+        job = work.job
+        try:
+            if work.gate is not None and not await work.gate():
+                return
+            with self.metrics.reconcile.time():
+                await self.actor.carry_out(
+                    job,
+                    work.plan,
+                    written=work.written,
+                    may_create=work.may_create,
+                    writes_status=work.writes_status,
+                    sent=work.sent,
+                    pods=lambda: self.ledger.own_pods(job.uid),
+                )
+        except ClusterError as error:
+            self.note(job, error)
+            if isinstance(error, PodRefused):
+                self.refused(job)
+        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
+            self.metrics.reconcile_errors.inc()
+            self.failed(job.uid, error)
+        else:
+            were_refused = self.troubles.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            if work.clears and not were_refused:
+                self.troubles.clear(job)
+            if work.plan.creates:
+                self.worked(job.uid)
+
+    def note(self, job: Job, error: ClusterError) -> None:
+        """Count a failed try; events and logs mention some of them."""
+        self.metrics.reconcile_errors.inc()
+        trouble = self.troubles.add(job, error, time.monotonic())
+        if error.remedy is Remedy.DECIDE_AGAIN:
+            log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
+            return
+        if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
+        if trouble.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
+            self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
+
+
+def _is_about_the_job(error: ClusterError) -> bool:
+    """Whether the refusal is about the job's own objects. Its status may be one of them."""
+    too_large = isinstance(error, ServerError) and "request is too large" in error.message
+    return too_large or (isinstance(error, ApiError) and not error.remedy.may_pass)
+
+
+def _acts(plan: Plan) -> bool:
+    """Whether the plan wants anything done beside the job's status."""
+    changes_pods = plan.deletes or plan.creates or plan.membership is not None
+    return bool(changes_pods or plan.route is not None or plan.delete_job)

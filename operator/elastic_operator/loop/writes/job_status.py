@@ -1,0 +1,69 @@
+"""Writes the statuses of jobs, and learns which of their fields the API server drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from elastic_api.job import PLURAL
+from elastic_api.status import JobStatus
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.read.dropped_fields import DroppedFields
+
+Written = Callable[[Job, JobStatus], None]
+"""Called for each status that was written, with the job as it was before."""
+
+
+def nobody(_job: Job, _status: JobStatus) -> None:
+    """For status writes that nobody counts."""
+
+
+class JobStatuses:
+    """Writes them. `dropped_fields` are the fields that the API server drops."""
+
+    def __init__(self, session: Session, stores: Stores, written: Written) -> None:
+        self._session, self._stores, self._written = session, stores, written
+        self.dropped_fields = DroppedFields(PLURAL)
+
+    async def write(self, job: Job, status: JobStatus, *, stored: dict[str, Any]) -> bool:
+        """Write the status; `stored` is the one that the API server has. Returns whether the job still exists.
+
+        Raises what the cluster layer raises; after a Conflict the job has been read again.
+        """
+        new = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        body = self._stores.jobs.get(job.uid)
+        if body is None:
+            return False
+        try:
+            answer = await apply.patch_job_status(
+                self._session,
+                job.namespace,
+                job.name,
+                resource_version=body.metadata.resource_version,
+                old=stored,
+                new=new,
+            )
+        except NotFound:
+            self._stores.jobs.observe_deleted(job.uid)
+            return False
+        except Conflict:
+            await self._refresh(job)
+            raise
+        if answer is not None:
+            self.dropped_fields.learn(new, answer.get("status", {}))
+            self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))
+            self._written(job, status)
+        return True
+
+    async def _refresh(self, job: Job) -> None:
+        """Somebody else wrote the job meanwhile: read it again before the next try."""
+        try:
+            answer = await apply.get_job(self._session, job.namespace, job.name)
+        except NotFound:
+            self._stores.jobs.observe_deleted(job.uid)
+        else:
+            self._stores.jobs.observe(objects.decode(answer, objects.CustomObject))

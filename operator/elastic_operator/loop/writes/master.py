@@ -1,0 +1,96 @@
+"""Leads a job's pods to their master by its Service, and writes to the master which pods are to take part."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+
+from elastic_operator.build.names import service_name
+from elastic_operator.build.service import build_endpoint_slice
+from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.errors import Conflict, NotFound
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.stores import Stores
+from elastic_operator.plan.facts.decisions import Membership, Route
+from elastic_operator.plan.facts.job import Job
+from elastic_worker.contract import ANNOTATION_MEMBERSHIP
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 5
+"""The most tries to write a master's annotation: a kubelet writes a pod that starts several times within a second."""
+
+
+class Masters:
+    """Writes what concerns the masters of jobs. Raises what the cluster layer raises."""
+
+    def __init__(self, session: Session, stores: Stores) -> None:
+        self._session, self._stores = session, stores
+
+    async def route(self, job: Job, route: Route) -> None:
+        """Lead the job's Service to its master (6)."""
+        service = self._stores.services.named(service_name(job.name), job.namespace)
+        if service is None:
+            return
+        address = route.address or None
+        manifest = build_endpoint_slice(
+            job, service_ip=service.spec.cluster_ip, pod_ip=address, node=route.node, port=service.port
+        )
+        known = self._stores.slices.named(service_name(job.name), job.namespace)
+        ensured = await apply.ensure_endpoint_slice(self._session, manifest, job_uid=job.uid, known=known)
+        self._stores.slices.observe(ensured)
+
+    async def write_membership(self, job: Job, membership: Membership) -> None:
+        """Annotate the master with the pods that are to take part. Tried again at once if somebody, such as its
+        kubelet, has changed the pod and not the annotation.
+        """
+        pod = self._stores.pods.get(membership.uid)
+        for tries in count(1):
+            if pod is None:
+                return
+            try:
+                answer = await apply.annotate_pod(
+                    self._session,
+                    job.namespace,
+                    membership.name,
+                    uid=membership.uid,
+                    resource_version=pod.metadata.resource_version,
+                    annotations={ANNOTATION_MEMBERSHIP: membership.text},
+                )
+            except NotFound:
+                self._stores.pods.observe_deleted(membership.uid)
+                return
+            except Conflict:
+                before, pod = pod, await self._pod_now(job, membership)
+                if pod is not None and (tries >= MAX_TRIES or _is_annotated_anew(pod, before)):
+                    raise
+            else:
+                log.info("job=%s pod=%s told who is to take part", job.key, membership.name)
+                self._stores.pods.observe(answer)
+                return
+
+    async def _pod_now(self, job: Job, membership: Membership) -> objects.Pod | None:
+        """The pod as it is now; None if it is gone."""
+        try:
+            pod = await apply.get_pod(self._session, job.namespace, membership.name)
+        except NotFound:
+            pod = None
+        if pod is None or pod.metadata.uid != membership.uid:
+            self._stores.pods.observe_deleted(membership.uid)
+            return None
+        self._stores.pods.observe(pod)
+        return pod
+
+
+def _is_annotated_anew(pod: objects.Pod, before: objects.Pod) -> bool:
+    return pod.metadata.annotations.membership != before.metadata.annotations.membership
+
+
+def changed_route(stores: Stores, job: Job, wanted: Route | None) -> Route | None:
+    """The route, if there is a Service and it does not lead there yet."""
+    name = service_name(job.name)
+    if wanted is None or stores.services.named(name, job.namespace) is None:
+        return None
+    known = stores.slices.named(name, job.namespace)
+    addresses = [a for endpoint in known.endpoints or () for a in endpoint.addresses] if known else []
+    return None if "".join(addresses[:1]) == wanted.address else wanted

@@ -1,0 +1,120 @@
+"""When a job's status is written: at once, a moment later with more reports of its pods, or some seconds later if only
+its messages differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from elastic_api.status import ConditionType, Phase
+from elastic_operator.cluster import objects
+from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.decisions import Plan
+from elastic_operator.read.dropped_fields import DroppedFields
+
+MESSAGE_SECONDS = 5.0
+"""A status of which only messages differ is written no sooner than this after the last one; so is the status of a job
+that waits for its next try (24).
+"""
+REPORT_SECONDS = 0.8
+"""A status that only reports what pods do waits this long for more reports: pods start and end one by one (151)."""
+_REPORTS = frozenset(
+    (
+        "readyReplicas",
+        "worldSize",
+        "gpus",
+        "podsNotListed",
+        "activeSeconds",
+        "activeSince",
+        "runningSince",
+        "lastResizeTime",
+        "training",
+        "queue",
+        "conditions",
+    )
+)
+"""Fields of a status that report. Decisions start from some of them, too, and may be as late as the report."""
+
+
+@dataclass(slots=True)
+class _Times:
+    """The times of one job's status (monotonic)."""
+
+    written: float = 0.0
+    behind_since: float | None = None
+    """Since when it lags behind what the job's pods do; None if it does not."""
+    alone_from: float = -inf
+    """From when on it may be written again without anything else that the plan wants."""
+
+
+class StatusTimes:
+    """By the uids of jobs. `dropped_fields` are the fields of statuses that the API server drops."""
+
+    def __init__(self, dropped_fields: DroppedFields) -> None:
+        self._dropped_fields = dropped_fields
+        self._known: dict[str, _Times] = {}
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._known)
+
+    def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
+        """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.
+
+        Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the
+        status is not written more often than every few seconds (24).
+        """
+        known, now = self._of(body.metadata.uid), time.monotonic()
+        wanted = self._dropped_fields.without(plan.status.model_dump(mode="json", by_alias=True, exclude_none=True))
+        stored = self._dropped_fields.without(body.status.unpack())
+        if wanted == stored:
+            known.behind_since = None
+            return inf
+        if plan.commit_first or plan.events or decisive(wanted) != decisive(stored):
+            return 0.0
+        if without_messages(wanted) == without_messages(stored):
+            return known.written + MESSAGE_SECONDS - now
+        if _phase(wanted) == Phase.RUNNING != _phase(stored):
+            return 0.0
+        if known.behind_since is None:
+            known.behind_since = now
+        return known.behind_since + REPORT_SECONDS - now
+
+    def written(self, uid: str, *, creates: bool) -> None:
+        """The status is written now. With new pods it is written again soon: what they wait for is known only then."""
+        soon = MESSAGE_SECONDS - REPORT_SECONDS if creates else 0.0
+        known = self._of(uid)
+        known.written, known.behind_since = time.monotonic() - soon, None
+
+    def may_be_alone(self, uid: str) -> bool:
+        """Whether the status may be written now and nothing else; then it may not be again for `MESSAGE_SECONDS`."""
+        known, now = self._of(uid), time.monotonic()
+        if now < known.alone_from:
+            return False
+        known.alone_from = now + MESSAGE_SECONDS
+        return True
+
+    def _of(self, uid: str) -> _Times:
+        return self._known.setdefault(uid, _Times())
+
+
+def without_messages(status: dict[str, Any]) -> dict[str, Any]:
+    """A status without the texts of its conditions."""
+    conditions = [{**condition, "message": ""} for condition in status.get("conditions", [])]
+    return {**status, "conditions": conditions}
+
+
+def decisive(status: dict[str, Any]) -> dict[str, Any]:
+    """What a decision must not be late for: sizes, history, and of the pods the names of those that live."""
+    pods = [pod.get("name") for pod in status.get("pods", []) if pod.get("phase") in ("Pending", "Running")]
+    return {**{key: value for key, value in status.items() if key not in _REPORTS}, "pods": pods}
+
+
+def _phase(status: dict[str, Any]) -> str:
+    """The reason of Ready."""
+    conditions = (one for one in status.get("conditions", []) if one.get("type") == ConditionType.READY)
+    return next((str(one.get("reason")) for one in conditions), "")

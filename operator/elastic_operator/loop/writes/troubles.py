@@ -1,0 +1,97 @@
+"""Failed tries to carry out plans, per job: when the next try is due, and what the user reads meanwhile.
+
+In memory only: a replica that takes over finds out by trying once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Set
+from dataclasses import dataclass
+
+from elastic_api.refusal import pod_blocked, pod_refusal
+from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
+from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.times import doubled
+
+FIRST_SECONDS = 0.2
+MAX_RETRY_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Trouble:
+    """The trouble of one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
+
+    `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
+    the job for now (27).
+    """
+
+    attempts: int = 0
+    retry_at: float = 0.0
+    message: str = ""
+    blocked: str = ""
+    refused: str = ""
+    generation: int = 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until the job may be tried again."""
+        return max(0.0, self.retry_at - now)
+
+    def refusal(self, generation: int) -> str:
+        """What the API server refused of this generation, "" if nothing."""
+        return self.refused if self.generation == generation else ""
+
+
+_NONE = Trouble()
+
+
+class Troubles:
+    """The troubles of all jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Trouble] = {}
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        drop_absent(present, self._jobs)
+
+    def uids(self) -> Set[str]:
+        """The jobs whose last try has failed."""
+        return {uid for uid, known in self._jobs.items() if known.attempts}
+
+    def clear(self, job: Job) -> None:
+        """The last try succeeded. What is refused for good stays refused until the job is edited."""
+        known = self._jobs.pop(job.uid, None)
+        if known is not None and known.refused and known.generation == job.generation:
+            self._jobs[job.uid] = Trouble(refused=known.refused, generation=known.generation)
+
+    def of(self, uid: str) -> Trouble:
+        """The job's trouble; without any, one that says so."""
+        return self._jobs.get(uid, _NONE)
+
+    def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
+        """Record a failed try; returns the job's trouble now."""
+        known = self._jobs.setdefault(job.uid, Trouble())
+        if error.remedy is Remedy.DECIDE_AGAIN:
+            return known  # somebody else wrote the job; its new state is here already
+        known.attempts += 1
+        longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else 2.0
+        wait = doubled(FIRST_SECONDS, longest, known.attempts)
+        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
+        if error.remedy.is_reported:
+            known.message = str(error)
+        if isinstance(error, PodRefused):
+            _take_refusal(known, job, error)
+        return known
+
+
+def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
+    assert job.spec is not None, "pods are created from a spec that could be read"
+    if refusal.remedy is Remedy.EDIT:
+        known.refused = pod_refusal(
+            job.spec, role=refusal.role, message=refusal.error.message, own_variables=refusal.own_variables
+        )
+        known.generation = job.generation
+    else:
+        known.blocked = known.message = pod_blocked(refusal.error.message)

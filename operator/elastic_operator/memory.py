@@ -1,0 +1,79 @@
+"""What is remembered from look to look, so that a look costs what changed and not what there is (23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Set
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+MAX_TOUCHED = 10_000
+"""The most keys that are remembered; beyond that, any may have changed. A standby replica takes none of them."""
+
+
+class Touched(Generic[K]):
+    """The keys of what was touched; at first, and after `everything`, any of them may have been."""
+
+    def __init__(self) -> None:
+        self._keys: set[K] | None = None
+
+    def add(self, *keys: K) -> None:
+        """The things with these keys may have changed."""
+        if self._keys is not None:
+            self._keys.update(keys)
+            if len(self._keys) > MAX_TOUCHED:
+                self._keys = None
+
+    def everything(self) -> None:
+        """Any of them may have changed."""
+        self._keys = None
+
+    def peek(self) -> Set[K] | None:
+        """The same keys as `take`, which stay touched."""
+        return self._keys
+
+    def take(self) -> Set[K] | None:
+        """The keys that were touched since the last `take`; None if any may have been."""
+        keys, self._keys = self._keys, set()
+        return keys
+
+
+class Remembered(Generic[K, T]):
+    """Things by name, each with the key that it was made from: it is void when its key differs.
+
+    A thing that is made again and equals the one before stays the same object. A None is not kept.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[K, T]] = {}
+
+    def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
+        """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
+        known = self.kept.get(name)
+        if known is not None and (known[0] is key or known[0] == key):
+            return known[1]
+        thing = make(*args)
+        if thing is None:
+            self.kept.pop(name, None)
+            return thing
+        if known is not None and known[1] == thing:
+            thing = known[1]
+        self.kept[name] = key, thing
+        return thing
+
+
+class OfJobs(Protocol):
+    """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        ...
+
+
+def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
+    """Drop all but what is kept for those that are present."""
+    for known in memories:
+        for name in known.keys() - present:
+            del known[name]

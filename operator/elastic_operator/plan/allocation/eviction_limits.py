@@ -1,0 +1,119 @@
+"""The limits on evictions: how many pods of others go within a minute, for one team and for all teams (138).
+
+A step that would pass a limit is not taken, and the next taker is served. So growth comes in slices, and so do many
+small jobs. A minimum is taken as a whole: if it needs more than a limit allows, it waits until an administrator raises
+the limit. A limit that nobody has set keeps no team from its guarantee: one taker of each team within its guarantee
+passes in a minute, whatever it takes. The limit for all is kept for the first taker that could pass it and has waited
+for more than a minute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.text import pods
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A step that a taker does not get: `wanted` more pods of others would have gone for it.
+
+    The limit named `exceeded` lets `limit` pods go within a minute, of which `left` were left.
+    """
+
+    exceeded: EvictionLimit
+    wanted: int
+    limit: int
+    left: int
+    waits_for_a_person: bool = False
+    """Whether waiting changes nothing, because the limit itself is too low."""
+
+    @property
+    def text(self) -> str:
+        """What was wanted, the limit, and one thing to do."""
+        text = f"{pods(self.wanted)} of others would have to go for it at once"
+        if self.waits_for_a_person:
+            text = f"{text}, more than {self.exceeded} ({self.limit}) allows"
+            return f"{text}. Raise it in the operator's settings if that many evictions are intended."
+        return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
+
+
+def taker_of(entry: Entry) -> Taker:
+    """The team and uid under which the pods that go for it are counted.
+
+    Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
+    """
+    team = entry.account.outward[0].team.name if entry.account else entry.team
+    return Taker(team, entry.gang or entry.demand.uid)
+
+
+class EvictionCount:
+    """Counts the pods of others (uids) that go: those deleted within the last minute, and those that this pass takes.
+
+    A pod that is both counts once, for the taker that gets its room now.
+    """
+
+    def __init__(self, gone: Mapping[str, Taker]) -> None:
+        self.going: dict[str, Taker] = {}
+        self.going_on = frozenset(gone.values())
+        self._gone = gone
+        self._of_team, self._of_taker = Counter[str](), Counter[Taker]()
+        self.in_all = 0
+        for taker in gone.values():
+            self._count(taker, +1)
+
+    def put(self, uid: str, taker: Taker | None) -> None:
+        """Count the pod as going for that taker, or for nobody (None)."""
+        before = self.going.get(uid)
+        if before == taker:
+            return
+        self._count(before or self._gone.get(uid), -1)
+        if taker is not None:
+            self.going[uid] = taker
+        else:
+            del self.going[uid]
+        self._count(taker or self._gone.get(uid), +1)
+
+    def of_team(self, team: str) -> int:
+        """The number of pods that go for that team."""
+        return self._of_team[team]
+
+    def of(self, taker: Taker) -> int:
+        """The number of pods that go for that taker."""
+        return self._of_taker[taker]
+
+    def _count(self, taker: Taker | None, sign: int) -> None:
+        if taker is not None:
+            self._of_team[taker.team] += sign
+            self._of_taker[taker] += sign
+            self.in_all += sign
+
+
+def over_limit(
+    limits: EvictionLimits, taker: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
+) -> OverLimit | None:
+    """The limit that forbids a taker its step, for which `wanted` pods would go; None if none does.
+
+    `evictions` includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to
+    take.
+    """
+    who = taker_of(taker)
+    entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED
+    first = evictions.of_team(who.team) == evictions.of(who)
+    for name, limit, counted in (
+        (EvictionLimit.FOR_ONE, limits.for_one, evictions.of_team(who.team)),
+        (EvictionLimit.IN_ALL, limits.in_all - limits.kept_from(who), evictions.in_all),
+    ):
+        lenient = entitled and name not in limits.firm
+        if wanted and counted > limit and not (lenient and first):
+            most = limits.in_all if name is EvictionLimit.IN_ALL else limit
+            left = max(0, limit - counted + wanted)
+            return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
+    if wanted and waits and who not in evictions.going_on:
+        return OverLimit(EvictionLimit.FOR_ONE, wanted, limits.for_one, 0)
+    return None

@@ -1,0 +1,78 @@
+"""The units that the jobs under one account give, the weakest first, listed once for all that is taken.
+
+While units go, the order of two units changes only with how far their teams stand beyond their shares. So units whose
+order cannot change are kept in one heap, and only the first ones of the heaps are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count
+
+from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
+
+_Listed = tuple[tuple[float, ...], int, Unit]
+"""The sort key of a unit, its position in the order of listing, and the unit."""
+_Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
+"""Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
+`Victims.may_go` has one answer for all units of a heap.
+"""
+
+
+class Offers:
+    """Hands out units one by one. The caller preempts each unit before it takes the next one."""
+
+    def __init__(self, victims: Victims, account: Account) -> None:
+        self._victims = victims
+        self._singles: _Heaps = {}
+        self._wholes: _Heaps = {}
+        self._current: dict[Entry, Unit | None] = {}
+        """For each job, the unit of all its pods as it is listed in `_wholes`."""
+        self._gone: set[Entry] = set()
+        self._places = count()
+        self._unlisted = dict.fromkeys(victims.under(account))
+        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
+        for entry in self._unlisted:
+            self._list(self._singles, victims.singles(entry))
+
+    def take_weakest(self, taking: Taking | None) -> Unit | None:
+        """The weakest unit of those that may go; None if none may."""
+        return self._take(self._singles, taking) or self._take(self._listed_wholes(), taking)
+
+    def _listed_wholes(self) -> _Heaps:
+        unlisted, self._unlisted = self._unlisted, {}
+        for entry in unlisted:
+            if entry not in self._gone:
+                whole = self._current[entry] = self._victims.whole(entry)
+                self._list(self._wholes, [whole] if whole else [])
+        return self._wholes
+
+    def _list(self, heaps: _Heaps, units: Iterable[Unit]) -> None:
+        for unit in units:
+            kind = unit.not_yet_held, unit.cost is Cost.JOB
+            heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
+            heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
+
+    def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:
+        heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
+        able = [heap for heap in heads if self._victims.may_go(heap[0][2], taking)]
+        if not able:
+            return None
+        _, _, unit = heappop(min(able, key=lambda heap: (strength(heap[0][2], taking), heap[0][1])))
+        if unit.whole:
+            self._gone.add(unit.entry)
+        else:
+            self._unlisted[unit.entry] = None
+        return unit
+
+    def _without_stale(self, heap: list[_Listed]) -> list[_Listed]:
+        while heap and self._is_stale(heap[0][2]):
+            heappop(heap)
+        return heap
+
+    def _is_stale(self, unit: Unit) -> bool:
+        return unit.entry in self._gone or (unit.whole and self._current[unit.entry] is not unit)

@@ -1,0 +1,131 @@
+"""The preemptions of one pass: which pods go for which takers, and whether the limits on evictions let them (138)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, taker_of
+from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
+
+
+class Preemptions:
+    """The pods of jobs that were preempted in one pass.
+
+    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all:
+    `evictions` counts those that go. `over_limit` has the takers that a limit on evictions allows no more.
+
+    Args:
+        keeps: Whether that job keeps that pod now.
+    """
+
+    def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
+        self._journal, self._limits, self._keeps = journal, limits, keeps
+        self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
+        self.evictions = EvictionCount(limits.gone)
+        self.over_limit: dict[Entry, OverLimit] = {}
+
+    def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
+        """Record that `taker` took these members of the owner."""
+        if owner is taker:
+            return
+        self._journal.set(owner, "times_preempted", owner.times_preempted + (owner.team != taker.team))
+        self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
+        more = tuple((owner, member) for member in members)
+        self._journal.set(taker, "took", (*taker.took, *more))
+        for _, member in more:
+            self._attribute(owner, member, taker)
+
+    def changed(self, uid: str, *, goes: bool) -> None:
+        """A pod is released, or kept after all: count it accordingly if it was taken."""
+        if uid in self.pods:
+            self._count(uid, goes=goes)
+
+    def going(self) -> Iterator[tuple[str, Entry, Entry]]:
+        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
+        for uid, (owner, member, taker) in self.pods.items():
+            if not self._keeps(owner, member):
+                yield uid, owner, taker
+
+    def note_given_back(self, owner: Entry) -> None:
+        """Record that the owner has got back what it had: the pods that it took now go for the entries that took from
+        it.
+        """
+        took = owner.took
+        self._journal.set(owner, "took", ())
+        for loser, member in took:
+            there = [taker for taker in owner.takers if loser.at.get(member.uid) in taker.near] or owner.takers
+            others = [taker for taker in loser.takers if taker is not owner]
+            self._journal.set(loser, "takers", tuple(dict.fromkeys((*others, *there))))
+            for taker in there:
+                self._journal.set(taker, "took", (*taker.took, (loser, member)))
+                self._attribute(loser, member, taker)
+
+    def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
+        """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
+
+        False if the limits let fewer pods go for the heir; the caller then rolls back.
+        """
+        lacking, passed, rest = gpus, [], []
+        for owner, member in taker.took:
+            is_there = owner.at.get(member.uid) == node and owner is not heir
+            if is_there and lacking > 0 and not self._keeps(owner, member):
+                passed.append((owner, member))
+                lacking -= member.gpus
+            else:
+                rest.append((owner, member))
+        self._journal.set(taker, "took", tuple(rest))
+        for owner, member in passed:
+            others = [one for one in owner.takers if one is not taker or any(loser is owner for loser, _ in rest)]
+            self._journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
+            self._journal.set(heir, "took", (*heir.took, (owner, member)))
+            self._attribute(owner, member, heir)
+        return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
+
+    def goes_on(self, taker: Entry) -> bool:
+        """Whether pods were deleted for the taker within the last minute."""
+        return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
+
+    # -- limits --------------------------------------------------------------------------------------------------------
+
+    def is_over_limit(self, taker: Entry, pods: Iterable[str]) -> bool:
+        """Whether a limit on evictions forbids that these pods (uids) go for the taker. Remembered until the taker is
+        served after all.
+        """
+        wanted = len(self.evictions.going.keys() & set(pods))
+        if not wanted:
+            return False
+        found = over_limit(self._limits, taker, self.evictions, wanted, waits=self._waits_behind(taker))
+        if found is not None:
+            self.over_limit[taker] = found
+        return found is not None
+
+    def _waits_behind(self, taker: Entry) -> bool:
+        """Whether an entry of the taker's team that ranks before the taker waits for a limit on evictions.
+
+        Else small takers would use up the limit each minute, and a large one would never pass (138).
+        """
+        ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
+        team = taker_of(taker).team
+        return any(not one.served and one.rank < taker.rank and taker_of(one).team == team for one in ahead)
+
+    # -- who took which pod --------------------------------------------------------------------------------------------
+
+    def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
+        change = partial(self._set, member.uid)
+        self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
+
+    def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
+        if taken is None:
+            del self.pods[uid]
+            self.evictions.put(uid, None)
+            return
+        self.pods[uid] = taken
+        self._count(uid, goes=not self._keeps(taken[0], taken[1]))
+
+    def _count(self, uid: str, *, goes: bool) -> None:
+        """Count the pod if its deletion is an eviction."""
+        owner, _, taker = self.pods[uid]
+        self.evictions.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)

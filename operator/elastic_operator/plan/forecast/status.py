@@ -1,0 +1,27 @@
+"""What a job's status shows of forecasts: its place in line while it waits, and the answer to its what-if question."""
+
+from __future__ import annotations
+
+from elastic_api.status import Forecast, JobStatus, QueuePlace
+from elastic_operator.plan.job.observation import Observation
+
+
+def awaits_answer(obs: Observation) -> bool:
+    """Whether the job asks what it would get, and may still be answered."""
+    return obs.job.is_what_if and not obs.live and not obs.status.finished
+
+
+def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) -> JobStatus:
+    """The status of a job that asks nothing, with its place in line, if it has one.
+
+    A job that has stopped waiting has no place. The place goes with the write that says why the job has stopped.
+    """
+    waits = obs.wants_pods and not status.target_replicas and not status.finished
+    return with_answer(status, place if waits else None, None)
+
+
+def with_answer(status: JobStatus, place: QueuePlace | None, forecast: Forecast | None) -> JobStatus:
+    """The status of a job that asks what it would get, with the answer."""
+    if (place, forecast) == (status.queue, status.forecast):
+        return status
+    return status.model_copy(update={"queue": place, "forecast": forecast})

@@ -1,0 +1,57 @@
+"""Which nodes with pods of a job are lost, and for which nodes that are not Ready this is not known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.still_training import fresh_until, still_training
+from elastic_operator.plan.job.survivors import READ_SECONDS, decided_at, survivors
+
+
+def judge_nodes(obs: Observation, now: float) -> Observation:
+    """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
+    unready = obs.job.around.unready
+    if not unready:
+        return obs
+    due = {node: since + patience for node, since in unready.items() if now >= since + patience}
+    kept = disruption.kept & due.keys() if disruption else frozenset()
+    in_question = {node: time for node, time in due.items() if node not in kept and time > -inf}
+    training = still_training(obs.job, obs.status, in_question, now) if in_question else frozenset()
+    obs = _read_logs_of_survivors(obs, unready, now)
+    decided = decided_at(obs.job, obs.survivors, now)
+    undecided = frozenset(in_question) if now < decided else frozenset()
+    wake = {node: since + patience for node, since in unready.items() if node not in due}
+    wake |= dict.fromkeys(training, fresh_until(obs.job, now))
+    wake |= dict.fromkeys(undecided, decided)
+    wake |= dict.fromkeys(kept, disruption.until if disruption else inf)
+    return replace(
+        obs,
+        unready_nodes=frozenset(unready),
+        lost_nodes=frozenset(due) - kept - training - undecided,
+        kept_nodes=kept,
+        training_nodes=training,
+        wake_at=(*obs.wake_at, *(time for time in wake.values() if time < inf)),
+    )
+
+
+def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now: float) -> Observation:
+    """Start to read the logs of the job's pods on Ready nodes (146), or note when that is to begin."""
+    left = survivors(obs.job, obs.status, unready)
+    if left is None:
+        return obs
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
+    times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
+    begins = min(times, default=inf) + patience - READ_SECONDS
+    if now < begins:
+        return replace(obs, wake_at=(*obs.wake_at, begins)) if begins < inf else obs
+    return replace(obs, survivors=left)
+
+
+def why_lost(obs: Observation, node: str) -> str:
+    """Why the pods on that node are lost, in words."""
+    since, patience = obs.job.around.unready[node], obs.spec.recovery.node_loss_seconds
+    return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"

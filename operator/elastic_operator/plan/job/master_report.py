@@ -1,0 +1,196 @@
+"""What an Elastic job's status says of its group, from its master's report (`facts/launcher_report.py`) if
+that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from elastic_api.status import MAX_METRICS, Change, JobStatus, Metric, Training
+from elastic_api.template import nproc_of
+from elastic_api.times import span
+from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.launcher_report import GroupChange, Report
+from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.times import at, lasts, seconds
+from elastic_operator.plan.job.losses import MASTER_LOST
+from elastic_operator.plan.job.observation import Observation, is_running, master_of
+from elastic_worker.contract import ROLE_WORKER
+
+MEASURED_SECONDS = 30.0
+"""The first step after a change shows how long the pause was. It is waited for no longer than this."""
+TRAINING_SECONDS = 20.0
+"""The progress of the training is written no more often than this."""
+HEARD_SECONDS = 60.0
+"""A launcher answers soon after its container runs. If it does not within this time, it may be out of reach
+for good.
+"""
+FAILURE = "Failure"
+"""The reason of a group's change that was caused by a failure of the script."""
+CLOCKS_APART_SECONDS = 60.0
+"""A change in a report may be this much earlier than the same change in the history: other clocks, and pods notice
+sooner.
+"""
+
+
+def report_of(obs: Observation) -> Report | None:
+    """The report of the master that is a member; None without a credible one."""
+    report, master = obs.job.heard.report, master_of(obs)
+    spec = obs.job.spec
+    if report is None or master is None or spec is None or not spec.is_elastic:
+        return None
+    return report if report.master_uid == master.uid else None
+
+
+def take_report(obs: Observation, now: float) -> Observation:
+    """Put the report into the status: the training, the generation, and what the latest change cost."""
+    report = report_of(obs)
+    if report is None:
+        return replace(obs, wake_at=(*obs.wake_at, heard_by(obs)))
+    if obs.finishing:
+        return obs
+    status = obs.status.model_copy(update={"training": _training(obs.status, report)})
+    status = status.model_copy(update={"history": _with_costs(status, report)})
+    latest = next((change for change in report.changes if change.generation == report.generation), None)
+    if report.generation == (status.membership_generation or 0):
+        return replace(obs, status=status)
+    measured_by = report.read_at + MEASURED_SECONDS
+    may_be_measured = latest is not None and latest.pause_seconds is None and latest.before > 0
+    if may_be_measured and report.state == "Running" and now < measured_by:
+        return replace(obs, status=status, wake_at=(*obs.wake_at, measured_by))
+    failed = status.total_failures + new_failures(obs)
+    status = status.model_copy(update={"membership_generation": report.generation, "total_failures": failed})
+    events = (*obs.events, _formed(report, latest)) if report.members else obs.events
+    return replace(obs, status=status, events=events)
+
+
+def new_failures(obs: Observation) -> int:
+    """How many groups were formed after a failure since the generation that the status knows.
+
+    Each incarnation counts its groups from 1.
+    """
+    report, known = report_of(obs), obs.status.membership_generation or 0
+    if report is None or report.generation == known:
+        return 0
+    since = known if report.generation > known else 0
+    return sum(change.reason == FAILURE and change.generation > since for change in report.changes)
+
+
+def heard_by(obs: Observation) -> float:
+    """Until when a running master's first report is waited for (epoch seconds); 0.0 if none is."""
+    spec, master = obs.job.spec, master_of(obs)
+    if spec is None or not spec.is_elastic or master is None or report_of(obs) is not None:
+        return 0.0
+    return (master.main.running_since or 0.0) + HEARD_SECONDS if is_running(master) else 0.0
+
+
+def is_to_be_heard(obs: Observation, now: float) -> bool:
+    """Whether a running master's first report is still waited for."""
+    return lasts(heard_by(obs), HEARD_SECONDS, now)
+
+
+def is_whole(obs: Observation, now: float) -> bool:
+    """Whether all members train, by the report. A group without a report for a minute counts as whole."""
+    report = report_of(obs)
+    if report is None:
+        return not is_to_be_heard(obs, now)
+    if report.world_size and not report.members:
+        return True
+    return set(report.members) == {pod.name for pod in obs.live}
+
+
+def world_size(obs: Observation) -> int | None:
+    """The number of training processes in the report, but no more than all pods could have; None without a report."""
+    report, spec = report_of(obs), obs.job.spec
+    if report is None or spec is None:
+        return None
+    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.live))
+
+
+def first_ranks(obs: Observation) -> dict[str, int]:
+    """The rank of the first training process of each pod that trains, by the pod's name."""
+    report, spec = report_of(obs), obs.job.spec
+    if report is None or spec is None:
+        return {}
+    role_of = {pod.name: pod.role for pod in obs.live}
+    ranks: dict[str, int] = {}
+    rank = 0
+    for name in report.members:
+        ranks[name] = rank
+        rank += nproc_of(spec, role_of.get(name, ROLE_WORKER))
+    return ranks
+
+
+def _training(status: JobStatus, report: Report) -> Training | None:
+    """The training as reported. A recent one stays, so that news of the group do not each write a new step.
+
+    It does not stay if it has no remaining time and there is one now: the pace is known only from the second report on.
+    """
+    known, left = status.training, report.estimated_remaining_seconds
+    is_first = left is not None and known is not None and known.estimated_remaining_seconds is None
+    if known is not None and not is_first and 0 <= report.read_at - seconds(known.last_updated_time) < TRAINING_SECONDS:
+        return known
+    training = Training(
+        step=report.step,
+        epoch=report.epoch,
+        samples_seen=report.samples_seen,
+        last_checkpoint_step=report.last_checkpoint_step,
+        checkpoint_error=report.checkpoint_error,
+        goodput=round(report.goodput.share, 3) if report.goodput is not None else None,
+        progress_percentage=report.progress_percentage,
+        estimated_remaining_seconds=left,
+        eta=span(left) if left is not None else None,
+        metrics=[Metric(name=name, value=value) for name, value in _metrics(report)][:MAX_METRICS],
+    )
+    return training.model_copy(update={"last_updated_time": at(report.read_at)}) if training != Training() else None
+
+
+def _metrics(report: Report) -> Iterator[tuple[str, str]]:
+    """The metrics that the script reports. The loss that the library knows comes first, unless the script reports
+    one.
+    """
+    if report.loss is not None and "loss" not in dict(report.metrics):
+        yield "loss", f"{report.loss:.6g}"
+    yield from report.metrics
+
+
+def _with_costs(status: JobStatus, report: Report) -> list[Change]:
+    """The history, in which each change of a running group has its cost once that is reported.
+
+    The next change may have been decided on before: the newest change is looked up first, then the ones before it.
+    """
+    history = list(status.history)
+    reported = [one for one in reversed(report.changes) if one.generation >= (status.membership_generation or 0)]
+    for index, change in enumerate(history):
+        found = (
+            next((one for one in reported if _is_of(one, change)), None) if change.from_ > 0 and change.to > 0 else None
+        )
+        if found is None:
+            continue
+        if change.pause_seconds is None:
+            cost = {"pause_seconds": found.pause_seconds, "lost_steps": found.lost_steps}
+            history[index] = change.model_copy(update=cost)
+        reported = [one for one in reported if one.generation < found.generation]
+    return history
+
+
+def _is_of(reported: GroupChange, change: Change) -> bool:
+    """Whether this change of the group, one since the last known generation, belongs to that change in the history."""
+    in_time = reported.at >= seconds(change.time) - CLOCKS_APART_SECONDS and reported.pause_seconds is not None
+    if reported.reason == change.reason == MASTER_LOST:
+        return in_time
+    same_way = (reported.after > reported.before) == (change.to > change.from_) and reported.after != reported.before
+    return in_time and same_way and reported.after == change.to
+
+
+def _formed(report: Report, latest: GroupChange | None) -> Event:
+    processes = "1 process" if report.world_size == 1 else f"{report.world_size} processes"
+    parts = [f"Generation {report.generation}: {pods(len(report.members))}, {processes}"]
+    if latest is not None:
+        parts.append(f"because of {latest.reason}")
+        if latest.pause_seconds is not None:
+            parts.append(f"no step for {latest.pause_seconds:g} s")
+        if latest.lost_steps:
+            parts.append("1 step is repeated" if latest.lost_steps == 1 else f"{latest.lost_steps} steps are repeated")
+    return Event("GenerationFormed", "; ".join(parts) + ".")

@@ -1,0 +1,76 @@
+"""Pods that have a node and do not start there. They are taken back, and tried again later without anybody's doing
+(136).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_api.status import ConditionType
+from elastic_operator.plan.facts.job import STARTS, OwnPod
+from elastic_operator.plan.job.observation import Observation, set_condition
+from elastic_operator.plan.job.unplaceable import is_awaited, try_later
+
+NOT_STARTED_SECONDS = 60
+MAX_NOT_STARTED_SECONDS = 3600
+"""How long pods that did not start wait: at first, and doubled each time up to the maximum. These are
+Kueue's defaults.
+"""
+UNNAMED = 12
+"""Pods get this many times as long if the kubelet names no trouble: a volume is attached, or its files get another
+owner, or an older kubelet pulls an image.
+"""
+
+
+def not_started(obs: Observation, now: float) -> Observation:
+    """Take back pods that have a node and do not start there, because an image, a volume or a setting is missing (136).
+
+    The other pods go with them if they are fewer than the minimum: they would hold GPUs for nothing. A running init
+    container is the user's own code, like the main container later. An image that is being pulled has all the time it
+    needs: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
+    """
+    waiting = [pod for pod in obs.live if _starts(pod) and not is_awaited(obs, pod)]
+    waiting = [pod for pod in waiting if pod.node not in obs.unready_nodes and not pod.main.is_on_its_way]
+    if not obs.job.start_seconds or obs.finishing or not waiting:
+        return obs
+    waits = [(pod, _since(pod) + _start_seconds(obs, pod)) for pod in waiting]
+    due = [pod for pod, until in waits if now >= until]
+    if not due:
+        return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
+    why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
+    times = NOT_STARTED_SECONDS, MAX_NOT_STARTED_SECONDS
+    obs = try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times)
+    reason = due[0].main.waiting_reason or "ContainerCreating"
+    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
+    return replace(obs, status=status)
+
+
+def _starts(pod: OwnPod) -> bool:
+    """Whether the pod has a node, and its main container has not run there yet."""
+    main = pod.main
+    return pod.bound and pod.phase == "Pending" and main.running_since is None and main.exit_code is None
+
+
+def _since(pod: OwnPod) -> float:
+    """The time since when the pod waits for its present step: images of later containers are pulled when the earlier
+    ones end.
+    """
+    bound = pod.created if pod.bound_since is None else pod.bound_since
+    return max(bound, pod.main.waiting_since or bound)
+
+
+def _start_seconds(obs: Observation, pod: OwnPod) -> int:
+    """How long the pod has to start."""
+    return obs.job.start_seconds * (UNNAMED if pod.main.waiting_reason in STARTS else 1)
+
+
+def _why_not_started(obs: Observation, due: list[OwnPod]) -> str:
+    """Names the first pod, the container and the reason."""
+    pod, main = due[0], due[0].main
+    more = f" ({len(due) - 1} more have not started)" if len(due) > 1 else ""
+    if main.waiting_reason in STARTS:
+        why = f"{main.waiting_reason or 'ContainerCreating'}. Its events say more: kubectl describe pod {pod.name}"
+    else:
+        why = f"{main.waiting_reason}: {main.waiting_message}".rstrip(": ")
+    container = f"container {main.waiting_container}: " if main.waiting_container else ""
+    return f"{pod.name} has not started on node {pod.node} in {_start_seconds(obs, pod)} s{more}: {container}{why}"

@@ -1,0 +1,60 @@
+"""What a plan writes: which pods go, and the status with its conditions and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import leaving_order
+from elastic_operator.plan.job.conditions import with_conditions
+from elastic_operator.plan.job.counts import with_counts
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.resize import why_smaller
+from elastic_operator.plan.job.waiting import seen_by
+from elastic_worker.contract import ROLE_MASTER
+
+
+def make_plan(
+    obs: Observation,
+    grant: Grant | None,
+    deletes: tuple[DeletePod, ...],
+    creates: tuple[CreatePod, ...],
+    now: float,
+) -> Plan:
+    """The plan with these deletions and creations, and the status that they and what has happened lead to."""
+    obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
+    status = with_conditions(replace(obs, status=with_counts(obs, now)), grant, now)
+    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
+    wakes = [w for w in due if w and w > now]
+    return Plan(
+        status=status,
+        commit_first=obs.commit,
+        deletes=deletes,
+        creates=creates,
+        events=obs.events,
+        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == ROLE_MASTER and p.pod_ip), Route()),
+        wake_at=min(wakes, default=None),
+    )
+
+
+def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
+    """The pods that must go for reasons of the job's own; on a lost node also those that are being deleted."""
+    return tuple(
+        DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
+        for pod, why in obs.to_delete
+        if pod.deleting_since is None or pod.node in obs.lost_nodes
+    )
+
+
+def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
+    """The deletion of those pods that are released (uids): highest worker index first, the master last."""
+    return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
+
+
+def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
+    """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
+    return (
+        deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
+    )

@@ -1,0 +1,44 @@
+"""Which pods of a job are members, and which must go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.job.failures import has_failed, short_failure, was_asked_to_go
+from elastic_operator.plan.job.lost_nodes import why_lost
+from elastic_operator.plan.job.observation import Observation, is_superseded, present
+from elastic_worker.contract import ROLE_MASTER
+
+
+def sort_pods(obs: Observation) -> Observation:
+    """Sort the pods into members and pods that must go, each with the reason."""
+    live: list[OwnPod] = []
+    to_delete: list[tuple[OwnPod, str]] = []
+    for pod in sorted(obs.job.pods, key=master_first):
+        if pod.node and pod.node in obs.lost_nodes and not pod.ended:
+            to_delete.append((pod, why_lost(obs, pod.node)))
+        elif pod.deleting_since is not None:
+            continue
+        elif pod.incarnation != obs.status.incarnation:
+            to_delete.append((pod, f"incarnation {pod.incarnation} is over"))
+        elif is_superseded(pod, obs.status):
+            to_delete.append((pod, f"it is master {pod.master_epoch}, and there is a newer one"))
+        elif pod.ended and pod.disrupted:
+            to_delete.append((pod, pod.disrupted))
+        elif obs.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
+            to_delete.append((pod, short_failure(pod)))
+        elif not pod.ended:
+            live.append(pod)
+    finishing = any(p.main.exit_code == 0 and not was_asked_to_go(p) for p in present(obs))
+    return replace(obs, live=tuple(live), to_delete=tuple(to_delete), finishing=finishing)
+
+
+def sort_unread(obs: Observation) -> Observation:
+    """Sort the pods of a job without a readable spec: members stay, pods of an earlier incarnation go (99)."""
+    pods = sorted(obs.job.pods, key=master_first)
+    staying = [pod for pod in pods if pod.deleting_since is None]
+    old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
+    live = tuple(pod for pod in staying if pod not in old and not pod.ended)
+    return replace(obs, live=live, to_delete=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))

@@ -1,0 +1,71 @@
+"""What the planner remembers of one job from pass to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.job.demand import JobShape
+from elastic_operator.plan.job.observation import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Demanded:
+    """What a job demands (None: nothing), and what that was made from."""
+
+    obs: Observation
+    shape: JobShape | None = None
+    assumed: tuple[Member, ...] = ()
+    demand: JobDemand | None = None
+    may_take: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
+
+    obs: Observation
+    assignment: Assignment | None
+    due: float
+    status: JobStatus
+
+    def is_current(self, obs: Observation, at: float) -> bool:
+        """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
+        return self.obs is obs and at < self.due
+
+
+@dataclass(slots=True)
+class JobMemory:
+    """What the planner remembers of one job. Time alone changes nothing of `obs` before `until`.
+
+    `good` is the job's demand when it was last observed without an error, `aside` the demand that counts while the job
+    is set aside.
+    """
+
+    obs: Observation | None = None
+    until: float = -inf
+    demanded: Demanded | None = None
+    good: JobDemand | None = None
+    aside: JobDemand | None = None
+    planned: Planned | None = None
+
+    @property
+    def demand(self) -> JobDemand | None:
+        """What the job demands now, or last did while it is set aside; None if it may have no pods."""
+        if self.obs is not None and self.obs.job.fault:
+            return self.aside
+        return self.demanded.demand if self.demanded is not None else None
+
+    def forget_plan(self) -> None:
+        """Plan again; the last plan is what metrics show until then."""
+        if self.planned is not None:
+            self.planned = replace(self.planned, due=-inf)
+
+
+def same_objects(before: Sequence[object], after: Sequence[object]) -> bool:
+    """Whether these are the same objects in the same order."""
+    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))

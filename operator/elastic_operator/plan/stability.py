@@ -1,0 +1,185 @@
+"""Looks at a decision as if it were carried out, before any job loses a pod for it (143).
+
+The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
+get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
+take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
+nobody a pod. Decisions by which no job loses a pod are not looked at, because they can be undone without harm.
+
+No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
+whose size then changes again and again are held (`flapping.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import inf
+
+from elastic_operator.plan.allocation.allocate import Allocator
+from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.job.demand import with_members
+from elastic_operator.plan.job.holding import frozen_demand
+from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
+
+PATIENCE_SECONDS = 10.0
+"""A job is left out for this long; then it is served as the first decision says."""
+REMEMBERED_SECONDS = 60.0
+"""The time of the first doubt about a job is forgotten this long after the last one."""
+TWO_MASTERS = "It would have two masters."
+_MAX_TRIES = 3
+"""A pass is decided at most this many times; the last decision stands."""
+
+
+class SteadyAllocator:
+    """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
+
+    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
+    """
+
+    def __init__(self) -> None:
+        self._now, self._next = Allocator(), Allocator()
+        self._doubted: dict[str, tuple[float, float]] = {}
+        """By job (uid), when it was first and last to be left out (epoch seconds)."""
+        self.again_at = inf
+        """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
+
+    @property
+    def preempted_in_vain(self) -> frozenset[str]:
+        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
+        return self._now.preempted_in_vain
+
+    def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
+        """What each job gets, without a look ahead."""
+        return self._now.allocate(snapshot)
+
+    def allocate(self, snapshot: Snapshot) -> Allocation:
+        """What each job gets. The allocation returned before must not be read any more."""
+        left_out: dict[str, str] = {}
+        self._forget_old(snapshot.now)
+        for tries in range(_MAX_TRIES):
+            allocation = self._now.allocate(_without(snapshot, left_out))
+            if not allocation.takes_away or tries == _MAX_TRIES - 1:
+                break
+            more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
+            more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
+            if more.keys() <= left_out.keys():
+                break
+            left_out |= more
+        allocation.would_not_last = left_out
+        times = (self._doubted[uid][0] + PATIENCE_SECONDS for uid in left_out)
+        self.again_at = min((time for time in times if time > snapshot.now), default=inf)
+        return allocation
+
+    def _is_left_out(self, uid: str, why: str, now: float) -> bool:
+        """Whether the job is left out: for ten seconds at most, or for as long as it would have two masters."""
+        since, _ = self._doubted.get(uid, (now, now))
+        self._doubted[uid] = since, now
+        return why == TWO_MASTERS or now < since + PATIENCE_SECONDS
+
+    def _forget_old(self, now: float) -> None:
+        known = self._doubted.items()
+        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + REMEMBERED_SECONDS}
+
+
+def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
+    """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
+
+    The `second` allocation is made from the snapshot with the first one carried out.
+    """
+    found: dict[str, str] = {}
+    for job in snapshot.jobs:
+        assignment = first.assignment(job.uid)
+        if not (assignment.create or assignment.release):
+            continue
+        after = second.assignment(job.uid)
+        if _masters(job, assignment) > 1:
+            found[job.uid] = TWO_MASTERS
+        elif assignment.create and after.release and all(slot.node for slot in assignment.create):
+            found[job.uid] = (
+                f"It would have {pods(assignment.replicas)}, and lose {len(after.release)} of them at once."
+            )
+        elif assignment.release and not assignment.create and after.create and not second.is_at_others_cost(job.uid):
+            name = f"{job.namespace}/{job.name}"
+            text = (
+                f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
+            )
+            found |= dict.fromkeys(first.job_takers(job.uid), text)
+    return found
+
+
+def _masters(job: JobDemand, assignment: Assignment) -> int:
+    kept = [member.role for member in job.members if member.uid in assignment.keep]
+    return [*kept, *(slot.role for slot in assignment.create)].count(ROLE_MASTER)
+
+
+def _without(snapshot: Snapshot, uids: Mapping[str, object]) -> Snapshot:
+    """The snapshot in which these jobs keep what they have and want no more."""
+    if not uids:
+        return snapshot
+    return replace(snapshot, jobs=tuple(_frozen(job) if job.uid in uids else job for job in snapshot.jobs))
+
+
+def _frozen(job: JobDemand) -> JobDemand:
+    return frozen_demand(job) if job.members else replace(job, wants=False)
+
+
+# -- carried out -------------------------------------------------------------------------------------------------------
+
+
+def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
+    """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
+    jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
+    places = {one.uid: one.node for one in allocation.nominations}
+    came: dict[str, list[tuple[str, Resources]]] = {}
+    for pending in snapshot.pending_pods:
+        node = places.get(pending.uid) or pending.nominated
+        if node:
+            came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
+    nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
+    here = {node.name for node in snapshot.nodes}
+    waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
+    limits = replace(snapshot.eviction_limits, gone={**snapshot.eviction_limits.gone, **allocation.evicted_for})
+    return replace(snapshot, jobs=jobs, nodes=nodes, pending_pods=tuple(waiting), eviction_limits=limits)
+
+
+def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
+    """The job as it will be; the same object if nothing about it changes."""
+    if not (assignment.create or assignment.release):
+        return job
+    keep = set(assignment.keep)
+    members = tuple(member for member in job.members if member.uid in keep)
+    left = replace(
+        job,
+        members=members,
+        provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
+        used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
+        free_up_to=assignment.replicas,
+        holds_place=assignment.replicas > 0,
+    )
+    after = with_members(left, tuple(_made(job, assignment)))
+    running_since = (job.running_since if job.members else now) if after.members else 0.0
+    waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
+    return replace(after, running_since=running_since, waiting_since=waiting_since)
+
+
+def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
+    for slot in assignment.create:
+        shape = job.shape_of(slot.role)
+        uid = f"{job.uid}/{slot.role}/{slot.index}"
+        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
+
+
+def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
+    """The node when these pods of others, with their namespaces, have come, and all that leave have left."""
+    if not came and not node.leaving and not node.leaving_by:
+        return node
+    used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
+    for namespace, requests in came:
+        used.update(requests)
+        gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
+        used_by.setdefault(namespace, Counter()).update(gpus)
+    return replace(node, used=used, used_by=used_by, leaving={}, leaving_ports=frozenset(), leaving_by={})

@@ -1,0 +1,150 @@
+"""Reads the ends of the logs of failed pods. The planner sees a pod as failed once its log was read, or cannot be (14).
+
+torchrun's summary pushes the traceback out of the 2 kB that the kubelet keeps. So the end of the log is read instead,
+while the pod object still exists. A few logs are read at once, and fewer of one job, so that a job with thousands of
+pods takes neither all memory nor all turns. Logs of pods that failed first are read first, because one of these is to
+blame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from elastic_operator.build.traceback import MAX_LOG, TAIL_LINES, Failure, failure_of, last_lines_of
+from elastic_operator.cluster import apply
+from elastic_operator.cluster.errors import ClusterError
+from elastic_operator.cluster.session import Session
+from elastic_operator.plan.facts.job import LastOutput, OwnPod
+from elastic_operator.pods.fair_semaphore import FairSemaphore
+from elastic_worker.contract import MAIN_CONTAINER
+
+log = logging.getLogger(__name__)
+
+MAX_AT_ONCE = 8
+MAX_OF_NAMESPACE = 4
+MAX_OF_JOB = 3
+READ_SECONDS = 3.0
+WAIT_SECONDS = 15.0
+"""A pod whose turn does not come for this long counts as silent: its job must not wait for other jobs' kubelets."""
+KEPT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogContent:
+    """What a log says: why the pod failed, and the last lines of the process that failed first."""
+
+    failure: Failure
+    lines: tuple[str, ...] = ()
+
+
+class FailureLogs:
+    """Reads the log of each failed pod once."""
+
+    def __init__(self, session: Session, container_of: Callable[[str], str], changed: Callable[[], None]) -> None:
+        self.session, self.container_of, self.changed = session, container_of, changed
+        self._contents: dict[str, LogContent] = {}
+        self._kept_bytes = 0
+        self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
+        """By job, its pods whose logs are being read or are next."""
+        self.turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
+        """The turns for all readers of logs."""
+
+    def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
+        """The job's pods as the planner may see them: failed with what their logs say, or not failed yet."""
+        failed = list(filter(_is_worth_reading, pods))
+        if not failed:
+            return pods
+        self._begin(job_uid, namespace, [pod for pod in failed if pod.uid not in self._contents])
+        return tuple(self._with_log(pod) if _is_worth_reading(pod) else pod for pod in pods)
+
+    def reads(self, job_uid: str) -> bool:
+        """Whether logs of failed pods of that job are being read."""
+        return job_uid in self._reading
+
+    def _begin(self, job_uid: str, namespace: str, unread: Sequence[OwnPod]) -> None:
+        """Begin with the first logs. The others' turn comes when the job is looked at again, if they still
+        matter then.
+        """
+        reading = self._reading.get(job_uid, {})
+        waiting = sorted((pod for pod in unread if pod.uid not in reading), key=lambda pod: pod.main.finished_at or inf)
+        for pod in waiting[: MAX_OF_JOB - len(reading)]:
+            self._reading[job_uid][pod.uid] = asyncio.create_task(self._read(job_uid, namespace, pod))
+
+    def _with_log(self, pod: OwnPod) -> OwnPod:
+        content = self._contents.get(pod.uid)
+        if content is not None:
+            failure = content.failure
+            main = replace(
+                pod.main,
+                message=_in_words(failure) or pod.main.message,
+                is_consequence=failure.secondary,
+                script_exit_code=failure.exit_code,
+                last_output=pod.main.last_output
+                or LastOutput(pod.name, _first(failure.exit_code, pod.main.exit_code), failure.rank, content.lines),
+            )
+            return replace(pod, main=main)
+        running = replace(pod.main, exit_code=None, finished_at=None, reason="", message="", last_output=None)
+        return replace(pod, phase="Running", main=running)
+
+    async def _read(self, job_uid: str, namespace: str, pod: OwnPod) -> None:
+        """Keep what the pod's log says. One that cannot be read counts as empty, and nothing waits for it any more."""
+        content = LogContent(Failure())
+        try:
+            text = await self._log_of(namespace, pod)
+            content = LogContent(failure_of(text), last_lines_of(text))
+        except (ClusterError, TimeoutError) as error:
+            log.info("pod=%s/%s its log cannot be read: %r", namespace, pod.name, error)
+        except Exception:
+            log.exception("pod=%s/%s why it failed is not known: reading its log raised", namespace, pod.name)
+        finally:
+            del self._reading[job_uid][pod.uid]
+            if not self._reading[job_uid]:
+                del self._reading[job_uid]
+        self._keep(pod.uid, content)
+        self.changed()
+
+    async def _log_of(self, namespace: str, pod: OwnPod) -> str:
+        container = self.container_of(pod.uid) or MAIN_CONTAINER
+        async with asyncio.timeout(WAIT_SECONDS):
+            await self.turns.acquire(namespace)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await apply.read_log_tail(
+                    self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
+                )
+        finally:
+            self.turns.release(namespace)
+
+    def _keep(self, uid: str, content: LogContent) -> None:
+        self._contents[uid] = content
+        self._kept_bytes += size_of(content)
+        while self._kept_bytes > KEPT_BYTES:
+            self._kept_bytes -= size_of(self._contents.pop(next(iter(self._contents))))
+
+
+def size_of(content: LogContent) -> int:
+    """About how many bytes of memory the content takes."""
+    return 512 + 4 * (len(content.failure.traceback) + sum(map(len, content.lines)))
+
+
+def _first(code: int | None, other: int | None) -> int | None:
+    return other if code is None else code
+
+
+def _in_words(failure: Failure) -> str:
+    known = []
+    if failure.rank is not None:
+        known.append(f"rank {failure.rank}")
+    if failure.exit_code is not None:
+        known.append(f"exit code {failure.exit_code}")
+    return ", ".join(known) + (":\n" if known else "") + failure.traceback
+
+
+def _is_worth_reading(pod: OwnPod) -> bool:
+    """Whether the pod's log can show why the job failed."""
+    return bool(pod.main.exit_code) and not pod.disrupted and pod.deleting_since is None

@@ -1,0 +1,63 @@
+"""Shares the requests to what tenants run fairly: hanging pods of one namespace do not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class FairSemaphore:
+    """At most `most` holders at once, and `most_of_one` of one namespace. The namespaces that wait take turns."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._free, self._most_of_one = most, most_of_one
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By namespace, in the order of their next turns."""
+
+    @asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Wait for a turn, and hold it."""
+        await self.acquire(namespace)
+        try:
+            yield
+        finally:
+            self.release(namespace)
+
+    async def acquire(self, namespace: str) -> None:
+        """Wait for a turn and take it; `release` gives it back. If cancelled, it takes none."""
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(given)
+        self._give()
+        try:
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # a turn was given in the same moment
+                self.release(namespace)
+            raise
+
+    def release(self, namespace: str) -> None:
+        """Give the turn back."""
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._free += 1
+        self._give()
+
+    def _give(self) -> None:
+        """Give free turns to those that wait, one namespace after the other."""
+        while self._free:
+            allowed = (one for one in self._waiting if self._held[one] < self._most_of_one)
+            namespace = next(allowed, None)
+            if namespace is None:
+                return
+            waiting = self._waiting.pop(namespace)
+            given = waiting.popleft()
+            if waiting:
+                self._waiting[namespace] = waiting
+            if not given.cancelled():
+                self._held[namespace] += 1
+                self._free -= 1
+                given.set_result(None)

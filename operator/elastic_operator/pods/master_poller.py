@@ -1,0 +1,227 @@
+"""Asks the masters of Elastic jobs for the state of their groups: `GET /status` of the launcher, at the pod's address.
+
+A master is asked every half minute, and every second while its job changes. News of a group wakes the loop at once,
+which writes them into the job's status. The training's progress comes with them, or every half minute. A master is a
+tenant's process, so news beyond the buckets of its job and its namespace is read later (96). A node that is not Ready
+is not given up while the master reports that its pods there train; the master is then asked every second (92).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+
+import aiohttp
+
+from elastic_api.pod_names import parse_pod_name
+from elastic_operator.cluster.rate_limit import TokenBucket
+from elastic_operator.memory import Touched
+from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.pods.fair_semaphore import FairSemaphore
+from elastic_operator.pods.launcher_target import Target
+from elastic_operator.pods.launcher_wire import read_report
+from elastic_worker.contract import STATUS_LIMIT_BYTES
+
+log = logging.getLogger(__name__)
+
+CALM_SECONDS = 30.0
+EAGER_SECONDS = 1.0
+ANSWER_SECONDS = 2.0
+MAX_AT_ONCE = 256
+MAX_OF_NAMESPACE = 64
+"""A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
+SILENT_SECONDS = 75.0
+"""A master without an answer for this long is silent: the job says so instead of repeating its last report."""
+NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
+"""A group that changes has about five news within seconds, each of them once."""
+NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS = 400, 0.1
+"""All jobs of a namespace may change together, for example when nodes are lost. 1,000 lying masters cost ten writes a
+second.
+"""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
+
+    `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
+    all. Both times are without the steps of the clock.
+    """
+
+    uid: str
+    target: Target
+    task: asyncio.Task[None] | None = None
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    report: Report | None = None
+    heard: float = 0.0
+    eager_since: float | None = None
+
+
+class MasterPoller:
+    """The latest reports, by the job's uid.
+
+    Args:
+        now: Epoch seconds on the API server's clock.
+        changed: Called when a report says something new.
+        stepped: The sum of all steps of that clock so far: silence is not measured by them (29).
+    """
+
+    def __init__(
+        self, *, now: Callable[[], float], changed: Callable[[], None], stepped: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._now, self._changed, self._stepped = now, changed, stepped
+        self._followed: dict[str, _Followed] = {}
+        self.touched: Touched[str] = Touched()
+        """The jobs (uids) with another report than before, or with none any more."""
+        self._turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
+        self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
+        self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
+        self._http: aiohttp.ClientSession | None = None
+
+    def report(self, uid: str) -> Report | None:
+        """The last report of the job's master with news in it; the same object until there are more."""
+        followed = self._followed.get(uid)
+        return followed.report if followed else None
+
+    def heard(self, uid: str) -> float | None:
+        """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
+
+        Silence before that time means nothing, because the master was rarely asked then.
+        """
+        followed = self._followed.get(uid)
+        if followed is None or followed.eager_since is None:
+            return None
+        return max(followed.heard, followed.eager_since) + self._stepped()
+
+    def follow(self, uid: str, target: Target | None) -> None:
+        """Ask this master of the job from now on; None to ask none."""
+        followed = self._followed.get(uid)
+        if target is None:
+            self._forget(uid)
+        elif followed is None or followed.target.master_uid != target.master_uid:
+            self._forget(uid)
+            now = self._without_steps()
+            self._followed[uid] = begun = _Followed(uid, target, heard=now, eager_since=now if target.eager else None)
+            begun.task = asyncio.create_task(self._ask_again_and_again(begun))
+        elif followed.target != target:
+            if target.eager != followed.target.eager:
+                followed.eager_since = self._without_steps() if target.eager else None
+            followed.target = target
+            if target.eager:
+                followed.hurry.set()
+
+    def keep_only(self, present: Set[str]) -> None:
+        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        for uid in self._followed.keys() - present:
+            self._forget(uid)
+        for buckets in (self._of_job, self._of_namespace):
+            buckets.forget_full()
+
+    async def stop(self) -> None:
+        """Ask no master any more."""
+        tasks = [followed.task for followed in self._followed.values() if followed.task]
+        for uid in list(self._followed):
+            self._forget(uid)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def _forget(self, uid: str) -> None:
+        followed = self._followed.pop(uid, None)
+        if followed is not None and followed.task is not None:
+            self.touched.add(uid)
+            followed.task.cancel()
+
+    def _without_steps(self) -> float:
+        return self._now() - self._stepped()
+
+    async def _ask_again_and_again(self, followed: _Followed) -> None:
+        while True:
+            try:
+                self._take(followed, await self._ask(followed.target))
+            except Exception:
+                log.exception("job=%s its progress cannot be read", followed.target.job_name)
+            await _pause(followed)
+
+    def _take(self, followed: _Followed, report: Report | None) -> None:
+        known, now = followed.report, self._without_steps()
+        if report is not None:
+            followed.heard = now
+        elif known is not None and now - followed.heard >= SILENT_SECONDS:
+            since = known.silent_since or followed.heard + self._stepped()
+            report = replace(known, silent_since=since)
+        if report is None or not self._may_pass_on(followed, known, report):
+            return
+        followed.report = report
+        self.touched.add(followed.uid)
+        self._changed()
+
+    def _may_pass_on(self, followed: _Followed, known: Report | None, report: Report) -> bool:
+        """Whether to pass the report on now: news of the group while there are tokens, progress after a while.
+
+        A report that is held back is replaced by the master's next answer.
+        """
+        if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
+            return True
+        if known is not None and report.group == known.group:
+            return False
+        buckets = ((self._of_job, followed.uid), (self._of_namespace, followed.target.namespace))
+        if not all(bucket.has(key) for bucket, key in buckets):
+            return False
+        for bucket, key in buckets:
+            bucket.take(key)
+        return True
+
+    async def _ask(self, target: Target) -> Report | None:
+        """The report of the master; None if its answer is of no use."""
+        async with self._turns.turn(target.namespace):
+            try:
+                body = await self._get(target)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+                log.debug("job=%s master=%s no answer: %s", target.job_name, target.address, error)
+                return None
+        return read_report(
+            body,
+            master_uid=target.master_uid,
+            master_epoch=target.master_epoch,
+            is_member_name=lambda name: parse_pod_name(target.job_name, name) is not None,
+            now=self._now(),
+        )
+
+    async def _get(self, target: Target) -> bytes:
+        """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MAX_AT_ONCE),
+                headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+                auto_decompress=False,
+            )
+        host = ip_address(target.address)
+        url = f"http://{f'[{host}]' if host.version == 6 else host}:{target.port}/status"
+        async with self._http.get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                raise ValueError(f"answered {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > STATUS_LIMIT_BYTES:
+                    raise ValueError(f"more than {STATUS_LIMIT_BYTES} bytes")
+            return bytes(body)
+
+
+async def _pause(followed: _Followed) -> None:
+    """Wait until the next question is due: half a minute, or a second; less if the job begins to change."""
+    followed.hurry.clear()
+    seconds = EAGER_SECONDS if followed.target.eager else random.uniform(0.8, 1.2) * CALM_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            await followed.hurry.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,79 @@
+"""Since when nodes are away and pods wait, as this process saw it: a step of the clock loses no node or pod (29).
+
+A node that is not Ready, a pod that waits, a master that is away: after some time pods are given up or deleted for it.
+A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. A time that
+is in the future, or late, when it is first seen counts from that moment, because a step is believed only after some
+seconds. At its first look, a process believes what is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.times import not_later
+
+LATE_SECONDS = 60.0
+"""A time further back than this is not late news: its writer's clock is behind."""
+MAX_KEPT = 100_000
+
+
+class FirstSeen:
+    """By object (uid) and time as written: the time that it counts as."""
+
+    def __init__(self, clock: ServerClock) -> None:
+        self.clock, self._looks = clock, 0
+        self._seen: dict[tuple[str, float], float] = {}
+        """Minus the steps of the clock until then, so that later steps do not change them."""
+        self._asked: set[str] = set()
+        """The pods that were being deleted while they ran."""
+
+    def begin_look(self) -> None:
+        """A look begins: it reads all that is new since the last one."""
+        self._looks += 1
+
+    def since(self, uid: str, written: float) -> float:
+        """The time `written`, on the present clock, and not later than it was first seen."""
+        seen = self._seen.pop((uid, written), None)
+        if seen is None:
+            seen = self._believed(written) - self.clock.stepped
+            self._make_room()
+        self._seen[uid, written] = seen
+        return seen + self.clock.stepped
+
+    def _make_room(self) -> None:
+        """Forget the half that was not asked for lately, if there are too many: most are of objects that are gone."""
+        if len(self._seen) >= MAX_KEPT:
+            for key in list(islice(self._seen, MAX_KEPT // 2)):
+                del self._seen[key]
+        if len(self._asked) >= MAX_KEPT:
+            self._asked.clear()
+
+    def _believed(self, written: float) -> float:
+        now = self.clock.time()
+        return now if self._looks > 1 and now - written >= LATE_SECONDS else not_later(written, now)
+
+    def of_pod(self, pod: OwnPod) -> OwnPod:
+        """The pod, with the times since when it waits for a node, or to start there.
+
+        After a step, the clock of the pod's node does not show whether the pod ended before or after its deletion (18).
+        """
+        if pod.deleting_since is not None and pod.main.finished_at is None:
+            self._asked.add(pod.uid)
+        elif pod.uid in self._asked and self.clock.stepped:
+            return replace(pod, main=replace(pod.main, finished_at=None))
+        if pod.phase != "Pending":
+            return pod
+
+        def since(written: float | None) -> float | None:
+            return self.since(pod.uid, written) if written else written
+
+        return replace(
+            pod,
+            main=replace(pod.main, waiting_since=since(pod.main.waiting_since)),
+            created=since(pod.created) or 0.0,
+            bound_since=since(pod.bound_since),
+            unschedulable_since=since(pod.unschedulable_since),
+        )

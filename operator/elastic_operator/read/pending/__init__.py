@@ -1,0 +1,1 @@
+"""Reads the pods of others that wait for GPUs, and their gangs."""

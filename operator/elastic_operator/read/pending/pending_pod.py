@@ -1,0 +1,116 @@
+"""Whether a pod of others that waits for GPUs is ours to help, and what it asks for. `pending_pods` remembers that.
+
+It is ours if its scheduler heeds nominations, and it lacks GPUs or has a node promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import Any, NamedTuple
+
+import msgspec
+
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
+from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
+from elastic_operator.plan.job.demand import job_shape
+from elastic_operator.read import convert
+from elastic_operator.read.pending.gang_key import may_be_split
+from elastic_operator.settings import Settings
+
+NEVER_PREEMPTS = "Never"
+RESTS = "nodes were kept for it in vain"
+
+Volumes = Callable[[str, Iterable[str]], VolumeFacts]
+"""What is known of the claims of a namespace that have these names."""
+
+
+class Barred(NamedTuple):
+    """Until when (epoch seconds) nothing is tried for a pod, and why."""
+
+    until: float
+    why: str
+
+
+class Around(NamedTuple):
+    """What decides about a pod beside itself: the node that kube-scheduler has nominated it for ("" if that is gone),
+    whether nothing is tried for it now, and its volumes.
+    """
+
+    nominated: str
+    barred: Barred | None
+    volumes: VolumeFacts
+
+
+def pending_pod_of(
+    pod: objects.Pod, gang: str, reserved: Reservation, around: Around, settings: Settings, now: float
+) -> tuple[PendingPod | None, float]:
+    """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
+    if not _is_ours_to_help(pod, reserved, around.nominated, settings):
+        return None, inf
+    meta, barred = pod.metadata, around.barred
+    own = job_shape(shape := _shape(pod, around.volumes, settings), shape, flavors=settings.gpu_flavors)
+    avoided, holds = reserved.avoided(now), reserved.holds(now)
+    left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
+    if left.rests(now):
+        barred = max(barred or Barred(0.0, ""), Barred(left.rests_until, RESTS))
+    times = [*avoided.values(), *([reserved.until] if holds else []), *([barred.until] if barred else [])]
+    nominated = around.nominated if not reserved.node else ""
+    unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else barred, now), "")
+    pending = PendingPod(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        created=convert.epoch(meta.creation_timestamp or ""),
+        shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+        flavor=own.flavor,
+        priority=pod.spec.priority or 0,
+        nominated=nominated,
+        reserved=reserved.node if holds else "",
+        preempts=pod.spec.preemption_policy != NEVER_PREEMPTS,
+        unplannable=unplannable,
+        gang=gang,
+        may_be_split=may_be_split(pod),
+    )
+    return pending, min((time for time in times if time > now), default=inf)
+
+
+def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, settings: Settings) -> bool:
+    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node promised. Gated pods are not helped."""
+    spec = pod.spec
+    if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
+        return False
+    if reserved.node or nominated:
+        return True
+    message = convert.unschedulable(pod)
+    return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
+
+
+def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
+    spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
+    # Checked before: its scheduler heeds nominations, like the default scheduler.
+    spec["schedulerName"] = ""
+    return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
+
+
+def _problems(shape: PodShape, flavor_problem: str, barred: Barred | None, now: float) -> Iterator[str]:
+    """Why no place can be planned for the pod."""
+    if shape.unpinned_because:
+        yield shape.unpinned_because
+    if flavor_problem:
+        yield flavor_problem
+    if barred is not None and now < barred.until:
+        yield barred.why
+
+
+def may_evict(pod: objects.Pod) -> bool:
+    """Whether kube-scheduler would evict pods of priority 0 for it."""
+    return pod.spec.preemption_policy != NEVER_PREEMPTS and (pod.spec.priority or 0) > 0
+
+
+def claims_of(pod: objects.Pod) -> frozenset[str]:
+    """The names of the volume claims that the pod uses."""
+    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return frozenset(source.claim_name for source in sources if source is not None)

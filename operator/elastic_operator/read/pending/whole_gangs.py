@@ -1,0 +1,129 @@
+"""Which gangs of pending pods are whole, so that places may be planned for them (144).
+
+Nothing says how many pods a gang will have. A controller creates them one by one, and kube-scheduler tries them one by
+one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
+pods.
+
+To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
+a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
+if each were on its own, and no pod goes for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.plan.facts.times import doubled
+
+SETTLED_SECONDS = 1.0
+"""At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
+MAX_GROWING_SECONDS = 10.0
+"""A gang may grow for this long without a second's pause. Then the pods that are there are served."""
+MAX_GANG_PODS = 1_000
+PODS_A_SECOND, MAX_GANG_REST_SECONDS = 32, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """The pods (uids) that wait, and when (epoch seconds) it began to grow, for the first time or again, and last grew.
+
+    It `rests` until then (epoch seconds); `times` is how often in a row it has rested.
+    """
+
+    uids: frozenset[str]
+    first: float
+    grown: float
+    rests: float = 0.0
+    times: int = 0
+
+
+class WholeGangs:
+    """The gangs at the last look. `again_at` is when (epoch seconds) the next gang is planned for without any other
+    change.
+    """
+
+    def __init__(self) -> None:
+        self._gangs: dict[str, _Gang] = {}
+        self._in_this_pass: dict[str, frozenset[str]] = {}
+        """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
+        self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
+        """By uid: a pod of a gang that cannot be served, and the pod to plan for in its place."""
+        self.again_at = inf
+
+    def without_unsettled(
+        self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
+    ) -> Mapping[str, PendingPod]:
+        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, at rest, or
+        not whole.
+
+        Args:
+            waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
+                kube-scheduler has not tried yet.
+            now: Epoch seconds.
+        """
+        before, instead_before = self._gangs, self._instead
+        self._gangs, self._instead, self._in_this_pass, self.again_at = {}, {}, {}, inf
+        for name, pods in waiting.items():
+            gang = before.get(name)
+            if gang is None or gang.grown > now:
+                gang = _Gang(frozenset(pods), grown := _grown(pods.values(), now), grown)
+            elif not pods.keys() <= gang.uids:
+                anew = now >= gang.grown + SETTLED_SECONDS
+                gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
+            self._gangs[name] = gang
+            settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
+            self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
+            can_be_served = now >= settled_at and _can_be_served(pods.values())
+            rests = can_be_served and now < gang.rests <= now + MAX_GANG_REST_SECONDS + 1
+            is_planned = can_be_served and not rests
+            if is_planned:
+                self._in_this_pass[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
+            for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
+                if pod is not None and (rests or not pod.promised):
+                    takes = pod.takes and is_planned
+                    self._instead[uid] = _alone(pod, takes=takes, before=instead_before.get(uid))
+        return {uid: held for uid, (_, held) in self._instead.items()}
+
+    def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
+        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none rest.
+
+        Returns the waiting pods (uids) of each gang that rests for the first time in a row.
+        """
+        rest_first = []
+        for name, pods in self._in_this_pass.items():
+            gang = self._gangs[name]
+            if pods & uids or not pods or len(pods) == 1:
+                self._gangs[name] = replace(gang, times=0)
+            elif name in tried:
+                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_REST_SECONDS, gang.times + 1)
+                self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
+                self.again_at = min(self.again_at, ceil(now + seconds))
+                rest_first += [pods] if not gang.times else []
+            else:  # there were too many for one pass
+                self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
+        self._in_this_pass = {}
+        return rest_first
+
+
+def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
+    """The latest time at which the youngest of new pods can have been created: the API tells whole seconds."""
+    return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
+
+
+def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
+    """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
+    known = [pod for pod in pods if pod is not None]
+    all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
+    return len(known) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in known)
+
+
+def _alone(
+    pod: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
+) -> tuple[PendingPod, PendingPod]:
+    """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
+    if before is not None and before[0] is pod and before[1].takes is takes:
+        return before
+    return pod, replace(pod, gang="", takes=takes)

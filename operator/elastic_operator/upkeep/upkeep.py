@@ -1,0 +1,67 @@
+"""Says when a task of `upkeep` works again: after a change, or a while after a failed write."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
+
+from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
+
+log = logging.getLogger(__name__)
+
+BETWEEN_SECONDS = 1.0
+RETRY_SECONDS = 5.0
+
+Writes = Mapping[str, Callable[[], Awaitable[None]]]
+"""By the name of what each is about."""
+
+
+class Upkeep:
+    """Carries out the writes of one task, at most once a second. The log calls them `what` of a `kind`, by its name.
+
+    Args:
+        due: The writes that are due now.
+    """
+
+    def __init__(self, kind: str, what: str, due: Callable[[], Writes]) -> None:
+        self._kind, self._what, self._due = kind, what, due
+        self._news = asyncio.Event()
+        self._failures: dict[str, str] = {}
+
+    def has_news(self) -> None:
+        """Something has changed: look soon for writes that are due."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write until cancelled. After an error of the operator's own, what is due is written after the next change."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
+                    await self._news.wait()
+            self._news.clear()
+            try:
+                for name, write in self._due().items():
+                    await self._try(name, write)
+            except Exception:
+                log.exception("%s of each %s cannot be kept; tried again after a change", self._what, self._kind)
+            await asyncio.sleep(BETWEEN_SECONDS)
+
+    async def _try(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
+        """Write; a failed write is tried again. If the object is gone or there already, a watch brings the news."""
+        try:
+            await write()
+        except (NotFound, AlreadyExists):
+            self._failures.pop(name, None)
+        except ClusterError as error:
+            message, before = str(error) if error.remedy.is_reported else "", self._failures.get(name)
+            self._failures[name] = message
+            if message and message != before:
+                log.warning("%s=%s %s cannot be written: %s", self._kind, name, self._what, message)
+        else:
+            self._failures.pop(name, None)
+
+    def keep_only(self, names: Container[str]) -> None:
+        """Forget the failures of all others."""
+        self._failures = {name: message for name, message in self._failures.items() if name in names}

@@ -1,0 +1,75 @@
+"""What is done about each error of a write: the table of `cluster/errors.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastic_operator.cluster import errors
+from elastic_operator.cluster.errors import ApiError, ClusterError, NameTaken, PodRefused, Remedy, api_error
+
+AGAIN, LEADER, WAIT, USER, EDIT = Remedy
+ANSWERS = {
+    400: USER,
+    401: USER,
+    403: USER,
+    404: WAIT,
+    409: AGAIN,
+    410: USER,
+    413: USER,
+    422: USER,
+    429: WAIT,
+    500: WAIT,
+    504: WAIT,
+}
+
+
+@pytest.mark.parametrize(("status", "remedy"), ANSWERS.items())
+def test_an_answer_of_the_api_server(status: int, remedy: Remedy) -> None:
+    assert api_error(status, b"").remedy is remedy
+
+
+OTHERS: list[tuple[ClusterError, Remedy]] = [
+    (ClusterError(), USER),
+    (errors.Unreachable(), WAIT),
+    (errors.Fenced(), LEADER),
+    (NameTaken("", name="a", deleting=False), USER),
+    (api_error(404, b'{"reason": "NotFound", "details": {"name": "a"}}'), USER),
+    (api_error(409, b'{"reason": "AlreadyExists"}'), USER),
+]
+
+
+@pytest.mark.parametrize(("error", "remedy"), OTHERS, ids=[type(error).__name__ for error, _ in OTHERS])
+def test_an_error_without_such_an_answer(error: ClusterError, remedy: Remedy) -> None:
+    assert error.remedy is remedy
+
+
+REFUSALS = [
+    (400, "unknown field", EDIT),
+    (422, "Required value", EDIT),
+    (422, "denied request: not on Sundays", USER),
+    (400, 'admission webhook "x" denied the request', USER),
+    (403, "exceeded quota", USER),
+    (500, "failed calling webhook", USER),
+]
+
+
+@pytest.mark.parametrize(("status", "message", "remedy"), REFUSALS)
+def test_a_pod_that_is_refused(status: int, message: str, remedy: Remedy) -> None:
+    error = api_error(status, message.encode())  # a text that is no Status is the message itself
+    assert PodRefused(error, role="worker").remedy is remedy
+
+
+def test_every_class_is_in_one_of_these_tables() -> None:
+    def below(kind: type[ClusterError]) -> set[type[ClusterError]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    shown = {type(api_error(status, b"")) for status in ANSWERS} | {type(error) for error, _ in OTHERS}
+    assert below(ClusterError) == shown | {PodRefused, ApiError}
+
+
+@pytest.mark.parametrize(
+    ("remedy", "may_pass", "is_reported"),
+    [(AGAIN, True, False), (LEADER, True, False), (WAIT, True, True), (USER, False, True), (EDIT, False, True)],
+)
+def test_what_may_pass_and_who_is_told(remedy: Remedy, may_pass: bool, is_reported: bool) -> None:
+    assert (remedy.may_pass, remedy.is_reported) == (may_pass, is_reported)

@@ -1,0 +1,50 @@
+"""Equal parts of pods are kept once, and stay what they are."""
+
+import pytest
+
+from elastic_operator.cluster import interned, objects
+
+LABELS = {"elastic-pytorch.dev/incarnation": "1"}
+TOLERATION = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    monkeypatch.setattr(interned, "_kept", {})
+
+
+def pod(name, *, gpus="1", claims=False):
+    volumes = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}] if claims else []
+    spec = {
+        "containers": [{"name": "pytorch", "resources": {"limits": {"nvidia.com/gpu": gpus}}}],
+        "tolerations": [TOLERATION],
+        "volumes": volumes,
+    }
+    meta = {"name": name, "uid": name, "resourceVersion": "1", "namespace": "a", "labels": LABELS}
+    return objects.decode({"metadata": meta, "spec": spec}, objects.Pod)
+
+
+def test_pods_of_one_template_share_all_but_their_names():
+    one, two = pod("one"), pod("two")
+    assert one.metadata.labels is two.metadata.labels
+    assert one.spec.tolerations is two.spec.tolerations
+    assert one.spec.containers[0].resources.limits is two.spec.containers[0].resources.limits
+    assert (one.metadata.name, two.metadata.name) == ("one", "two")
+
+
+def test_what_differs_stays_different():
+    one, two = pod("one"), pod("two", gpus="2")
+    assert [each.spec.containers[0].resources.limits["nvidia.com/gpu"] for each in (one, two)] == ["1", "2"]
+
+
+def test_parts_that_hold_a_dict_are_equal_and_not_shared():
+    one, two = pod("one", claims=True), pod("two", claims=True)
+    assert one.spec.volumes == two.spec.volumes
+    assert one.spec.volumes is not two.spec.volumes
+
+
+def test_what_is_kept_does_not_grow_without_end(monkeypatch):
+    monkeypatch.setattr(interned, "MAX_PARTS", 50)
+    for number in range(200):
+        pod("one", gpus=str(number))
+        assert len(interned._kept) <= 50

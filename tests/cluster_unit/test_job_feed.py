@@ -1,0 +1,125 @@
+"""kopf asks without haste, and what it does not tell is found out beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import islice, pairwise
+from math import inf
+from typing import Any
+
+import pytest
+
+from elastic_operator.cluster.objects import CustomObject
+from elastic_operator.cluster.reflector import in_namespace
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
+from tests.cluster_unit.fake_api import FakeApi, at_rest, json
+from tests.kit.tasks import running
+
+JOBS_OF_A = in_namespace(JOBS, "a")
+
+
+def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
+    pauses = EndlessPauses()
+    first, second = list(islice(pauses, 50)), list(islice(pauses, 50))
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(first[:6]))
+    assert max(first) <= 36
+    assert second[0] < 1
+    assert first != second
+
+
+@asynccontextmanager
+async def feeding(session: Session):
+    """A feed whose kopf is the test."""
+    feed = JobFeed(session._connection, session, Store[CustomObject]())
+    async with running(feed._sweep_forever()):
+        await at_rest()
+        assert feed.last_ok > -inf
+        yield feed
+
+
+def put(api: FakeApi, name: str) -> dict:
+    return api.put(f"{JOBS_OF_A}/{name}", {"spec": {}})
+
+
+def listed(api: FakeApi, *jobs: Any) -> None:
+    """The next list has these jobs."""
+    api.fail("LIST", json({"metadata": {"resourceVersion": "900"}, "items": jobs}))
+
+
+async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, session):
+    kept, gone = put(api, "kept"), put(api, "gone")
+    async with feeding(session) as feed:
+        assert len(feed.store) == 2
+        api.remove(f"{JOBS_OF_A}/gone", quietly=True)
+        feed._take(None, kept)
+        await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+        assert gone["metadata"]["uid"] not in feed.store
+        assert kept["metadata"]["uid"] in feed.store
+
+
+ODD: dict[str, Any] = {
+    "no metadata": {"spec": {}},
+    "no uid": {"metadata": {"name": "odd", "resourceVersion": "7"}},
+    "a version that is no number": {"metadata": {"name": "odd", "uid": "u", "resourceVersion": "new"}},
+    "metadata of another type": {"metadata": []},
+    "no object": 5,
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD.keys())
+async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_counted(api, session, odd):
+    put(api, "one")
+    async with feeding(session) as feed:
+        errors: list[str] = []
+        feed.store.on_error = lambda: errors.append("one")
+        for type_ in (None, "ADDED", "DELETED"):
+            feed._take(type_, odd)
+        assert len(errors) == 3
+        listed(api, put(api, "one"), odd, put(api, "two"))
+        await feed.catch_up()
+        assert {job.metadata.name for job in feed.store} == {"one", "two"}
+
+
+async def test_a_job_that_cannot_be_read_any_more_is_known_as_it_last_was(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        listed(api, {"metadata": {**job["metadata"], "resourceVersion": "901"}, "spec": "odd"})
+        await feed.catch_up()
+        assert feed.store.get(job["metadata"]["uid"]).spec.unpack() == {}
+
+
+async def test_a_job_that_cannot_be_read_any_more_and_is_to_be_deleted_is_not_run_on(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        going = {**job["metadata"], "resourceVersion": "9001", "deletionTimestamp": "2027-01-15T08:00:00Z"}
+        feed._take("MODIFIED", {"metadata": going, "spec": "odd"})
+        assert feed.store.get(job["metadata"]["uid"]).metadata.deletion_timestamp is not None
+
+
+async def test_a_list_that_is_none_is_asked_for_again(api, session):
+    async with feeding(session) as feed:
+        api.fail("LIST", json({}), json({"items": []}), json({"items": 5, "metadata": {"resourceVersion": "900"}}))
+        await feed.catch_up()
+        assert feed.errors == 3
+
+
+async def test_many_objects_of_one_list_cost_few_lists_of_ours(api, session):
+    job = put(api, "one")
+    async with feeding(session) as feed:
+        for _ in range(100):
+            feed._take(None, job)
+            await asyncio.sleep(0.045)
+        assert api.moments["LIST"] == [0, 1, 2, 3, 4]
+
+
+async def test_catching_up_waits_until_the_server_answers(api, session):
+    async with feeding(session) as feed:
+        api.fail("LIST", 500, 403)
+        job = put(api, "new")
+        async with asyncio.timeout(1.2 * (0.5 + 1)):
+            await feed.catch_up()
+        assert job["metadata"]["uid"] in feed.store
+        assert feed.errors == 2

@@ -1,0 +1,51 @@
+"""Evictions are counted as they are carried out, by who gets the room, and each for a minute."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from elastic_operator.loop.reclaim import breaker
+from elastic_operator.loop.reclaim.breaker import MINUTE, LastMinute
+from elastic_operator.plan.facts.snapshot import Taker
+from tests.simulate.moments import Moments
+
+ONE, OTHER = Taker("red", "one"), Taker("blue", "other")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
+    clock = Moments()
+    monkeypatch.setattr(breaker, "time", clock)
+    return clock
+
+
+def test_what_has_gone_is_known_with_who_gets_the_room(clock: Moments):  # noqa: ARG001 - it stands still
+    known = LastMinute()
+    assert known.count({"a": ONE, "b": ONE, "c": OTHER}) == 3
+    assert known.evicted() == {"a": ONE, "b": ONE, "c": OTHER}
+
+
+def test_what_is_told_again_counts_once_and_for_who_gets_the_room_now(clock: Moments):
+    known = LastMinute()
+    assert known.count({"a": ONE, "b": ONE}) == 2
+    clock.passed += 10
+    assert known.count({"a": OTHER}) == 0
+    assert known.evicted() == {"a": OTHER, "b": ONE}
+    clock.passed = MINUTE
+    assert known.evicted() == {"a": OTHER}
+
+
+def test_each_counts_for_a_minute_and_it_is_known_when_the_first_is_over(clock: Moments):
+    known = LastMinute()
+    assert known.next_relief() == inf
+    known.count({"a": ONE, "b": ONE})
+    clock.passed += 10
+    known.count({"c": OTHER})
+    assert known.next_relief() == MINUTE - 10
+    clock.passed = MINUTE
+    assert known.evicted() == {"c": OTHER}
+    clock.passed += 10
+    assert known.evicted() == {}
+    assert known.next_relief() == inf

@@ -1,0 +1,33 @@
+"""A thing that is remembered is void when its key differs, and only then."""
+
+from __future__ import annotations
+
+from elastic_operator.memory import Remembered
+
+
+def test_a_thing_is_made_again_only_if_its_key_differs_and_an_equal_one_stays_the_same_object() -> None:
+    remembered, made = Remembered[int, list[str]](), []
+
+    def make(text: str) -> list[str]:
+        made.append(text)
+        return [text]
+
+    first = remembered.get("a", 1, make, "x")
+    assert remembered.get("a", 1, make, "y") is first
+    assert remembered.get("a", 2, make, "x") is first
+    assert remembered.get("a", 3, make, "y") == ["y"]
+    assert remembered.get("b", 3, make, "z") == ["z"]
+    assert made == ["x", "x", "y", "z"]
+
+
+def test_none_is_made_again_each_time_and_what_raises_leaves_the_last_thing() -> None:
+    answers, remembered = [None, "good"], Remembered[int, str | None]()
+    assert [remembered.get("a", 1, answers.pop, 0) for _ in range(2)] == [None, "good"]
+    try:
+        remembered.get("a", 2, answers.pop, 0)
+    except IndexError:
+        assert remembered.get("a", 1, answers.pop, 0) == "good"
+    else:
+        raise AssertionError
+    assert remembered.get("a", 2, lambda: None) is None
+    assert not remembered.kept

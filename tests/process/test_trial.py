@@ -1,0 +1,134 @@
+"""What the API server is asked before others go for a job, and what of its answers counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastic_operator.build.request import BuildSettings
+from elastic_operator.cluster import objects
+from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
+from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.trial import Asker, Trial, summed_pod
+from elastic_operator.plan.facts.decisions import CreatePod
+from elastic_operator.plan.facts.job import Job
+from tests.api.jobs import make_container, make_template
+from tests.plan.jobs import make_job, make_spec
+
+GPU = "nvidia.com/gpu"
+
+
+class Server:
+    """A ResourceQuota of so many GPUs (and pods), of which some are used."""
+
+    def __init__(self, used: int, limit: int, *, pods: tuple[int, int] = (0, 1000)) -> None:
+        self.used, self.limit, self.pods = used, limit, pods
+        self.asked: list[int] = []
+
+    async def post(self, path: str, body: Any, *, params: Any) -> None:
+        """The answer to a dry run."""
+        assert (path, params["dryRun"]) == ("/api/v1/namespaces/team-a/pods", "All")
+        asked = sum(int(one["resources"]["limits"][GPU]) for one in body["spec"]["containers"])
+        self.asked.append(asked)
+        if self.pods[0] + 1 > self.pods[1]:
+            told = f"requested: pods=1, used: pods={self.pods[0]}, limited: pods={self.pods[1]}"
+            raise Forbidden(f"exceeded quota: few, {told}", status=403)
+        if self.used + asked > self.limit:
+            raise Forbidden(f"exceeded quota: gpus, requested: {GPU}={asked}", status=403)
+
+
+class Services:
+    """No Service is made yet."""
+
+    services: Store[objects.Service] = Store(now=lambda: 0.0)
+
+
+def job_of(gpus: int = 1) -> Job:
+    """A job whose pods ask for so many GPUs each."""
+    return make_job(
+        spec=make_spec(template=make_template(make_container(resources={"limits": {GPU: gpus}, "requests": {}})))
+    )
+
+
+def pod_of(gpus: int) -> objects.Pod:
+    """A pod on its way out."""
+    resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}
+    meta = {"name": "old", "namespace": "default", "uid": "old", "resourceVersion": "1"}
+    return objects.decode(
+        {"metadata": meta, "spec": {"containers": [{"name": "a", "resources": resources}]}}, objects.Pod
+    )
+
+
+def creates(count: int) -> tuple[CreatePod, ...]:
+    """A master and workers."""
+    return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, 1, (1, 8)) for i in range(count))
+
+
+async def ask(server: Server, trial: Trial) -> None:
+    await Asker(server, Services(), BuildSettings("", "")).ask(trial)  # type: ignore[arg-type]
+
+
+async def test_one_pod_is_one_request_and_several_are_two():
+    server = Server(0, 8)
+    await ask(server, Trial(job_of(2), creates(1)))
+    assert server.asked == [2]
+    await ask(server, Trial(job_of(2), creates(4)))
+    assert server.asked == [2, 2, 8]
+
+
+async def test_a_quota_that_takes_each_but_not_all_refuses_them():
+    with pytest.raises(PodRefused, match="exceeded quota"):
+        await ask(Server(1, 8), Trial(job_of(2), creates(4)))
+
+
+async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
+    other = (job_of(1), ("master", "worker"))
+    await ask(Server(5, 8), Trial(job_of(1), creates(1), besides=(other,)))
+    with pytest.raises(PodRefused, match="exceeded quota"):
+        await ask(Server(6, 8), Trial(job_of(1), creates(1), besides=(other,)))
+
+
+@pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
+async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, ...], fits: bool):
+    trial = Trial(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
+    if fits:
+        await ask(Server(8, 8), trial)
+        return
+    with pytest.raises(PodRefused, match="exceeded quota"):
+        await ask(Server(8, 8), trial)
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
+async def test_a_number_of_pods_counts_those_that_leave_as_well(limit: int, fits: bool):
+    trial = Trial(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
+    server = Server(0, 100, pods=(3, limit))
+    if fits:
+        await ask(server, trial)
+        return
+    with pytest.raises(PodRefused, match="exceeded quota"):
+        await ask(server, trial)
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), ApiError("busy", status=429)])
+async def test_no_answer_is_no_refusal(error: Exception):
+    class Silent(Server):
+        async def post(self, *_: Any, **__: Any) -> None:
+            raise error
+
+    with pytest.raises(type(error)):
+        await ask(Silent(0, 8), Trial(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
+
+
+def test_all_as_one_have_one_container_and_no_limit_below_its_request():
+    manifest = {
+        "metadata": {},
+        "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "c"}], "nodeName": "n"},
+    }
+    one = summed_pod(manifest, {"cpu": 1500, GPU: 3, "memory": -5}, {"cpu": 1000, GPU: 2})
+    [container] = one["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "1500m", GPU: "3", "memory": "0"},
+        "limits": {"cpu": "1500m", GPU: "3"},
+    }
+    assert "initContainers" not in one["spec"]

@@ -1,0 +1,88 @@
+"""Pods that the API server refuses for good: nothing is tried again before somebody edits the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.requests import Request, makes_a_pod
+from tests.virtual.deeds import condition, edit, heal, job, leads, nodes, refuse, replica, settled
+from tests.virtual.story import Fact, Row, tell
+from tests.virtual.world import ProcessWorld
+
+SEEDS = pytest.mark.parametrize("seed", range(3))
+LEADS = Row("an operator leads", (nodes(1, 4), replica()), (leads(0),))
+
+
+def makes(role: str) -> Fact:
+    """For requests: it creates a pod of that role."""
+    return lambda request: makes_a_pod(request) and f"-{role}-" in request.body["metadata"]["name"]
+
+
+def tries(world: ProcessWorld, role: str) -> list[Request]:
+    """All of them, whatever came of them."""
+    return [entry.request for entry in world.replicas[0].line.requests(where=makes(role))]
+
+
+def has_no_pods(world: ProcessWorld) -> bool:
+    """The job has given all of them back."""
+    return not world.pods("toy")
+
+
+@SEEDS
+def test_a_job_whose_workers_are_refused_for_good_makes_its_master_once(seed: int) -> None:
+    refused = (condition("toy", "Ready", "InvalidSpec"), has_no_pods)
+    world = tell(
+        (
+            LEADS,
+            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=3, big=3)), refused, stays=60.0),
+        ),
+        seed,
+    )
+    assert len(tries(world, "master")) == 1
+    assert len(tries(world, "worker")) == 2
+
+
+@SEEDS
+def test_a_job_whose_growth_is_refused_for_good_goes_on_as_it_is_until_it_is_edited(seed: int) -> None:
+    runs = (condition("toy", "Ready", "InvalidSpec"), lambda world: len(world.pods("toy")) == 1)
+    world = tell(
+        (
+            LEADS,
+            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=1, big=3)), runs, stays=60.0),
+        ),
+        seed,
+    )
+    assert len(tries(world, "worker")) == 2
+
+
+@SEEDS
+def test_a_refused_job_that_is_edited_is_tried_again(seed: int) -> None:
+    refused = (condition("toy", "Ready", "InvalidSpec"), has_no_pods)
+    tell(
+        (
+            LEADS,
+            Row("workers are refused", (refuse(422, where=makes("worker")), job(small=3, big=3)), refused, stays=10.0),
+            Row("it is edited", (heal(), edit("toy", maxReplicas=4)), (settled("toy", 4),), within=30.0),
+        ),
+        seed,
+    )
+
+
+def writes_a_status(request: Request) -> bool:
+    """For requests: it writes the status of a job."""
+    return request.method in {"PATCH", "PUT"} and request.path.endswith("/status")
+
+
+@SEEDS
+def test_a_server_that_does_not_know_the_kind_yet_delays_a_job_and_does_not_count_it_as_deleted(seed: int) -> None:
+    refused = (lambda world: bool(world.replicas[0].line.requests(where=writes_a_status)),)
+    tell(
+        (
+            LEADS,
+            Row(
+                "statuses get a 404 that names no job", (refuse(404, where=writes_a_status), job()), refused, stays=5.0
+            ),
+            Row("the server knows jobs again", (heal(),), (settled("toy", 4),), within=60.0),
+        ),
+        seed,
+    )
