@@ -73,7 +73,7 @@ class Counters:
 
     def stand_by(self) -> None:
         """This process does not lead any more: another one reports the present state (75)."""
-        for gauge in (self.leader, self.reservations, self.breaker_open, self.too_large, self.reclaim_unanswered):
+        for gauge in (self.leader, self.reservations, self.waiting_for_limit, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
@@ -174,7 +174,7 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge(
+        self.waiting_for_limit = self._gauge(
             "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
         )
         text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."

@@ -20,7 +20,7 @@ from functools import partial
 from elastic_api.status import ConditionType, Limit
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
@@ -70,11 +70,11 @@ class MakingWay:
         self,
         trials: Trials,
         nominator: Nominator,
-        breaker: Breaker,
+        limiter: EvictionLimiter,
         pods: Store[objects.Pod],
         reads: Callable[[str], bool],
     ) -> None:
-        self._trials, self._nominator, self._breaker, self._pods, self._reads = trials, nominator, breaker, pods, reads
+        self._trials, self._nominator, self._limiter, self._pods, self._reads = trials, nominator, limiter, pods, reads
         self._seen: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
@@ -127,7 +127,7 @@ class MakingWay:
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._breaker.goes(pods)
+            self._limiter.goes(pods)
             return True
 
         return counted if pods else nominated

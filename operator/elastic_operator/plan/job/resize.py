@@ -106,8 +106,8 @@ def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    going = len(grant.assignment.release)
-    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}"
+    going, which = len(grant.assignment.release), "which is" if len(grant.takers) == 1 else "which are"
+    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}, {which}"
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what}, entitled to the GPUs."
-    return "PreemptedByJob", f"{what}, next in the team."
+        return "QuotaReclaimed", f"{what} entitled to the GPUs."
+    return "PreemptedByJob", f"{what} next in the team."
