@@ -15,8 +15,8 @@ from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
 from tests.simulate.facts import gpus_of, is_master, node_of, reservation_in
 from tests.simulate.server import Body
-from tests.simulate.test_eviction_limits import Evicted, teams
 from tests.simulate.test_bulkheads import add_job, lived, pods_of
+from tests.simulate.test_eviction_limits import Evicted, teams
 from tests.simulate.world import METRICS, World
 
 HOUR = 3600.0
