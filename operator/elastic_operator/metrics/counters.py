@@ -85,7 +85,7 @@ class Counters:
         self.api_requests = self._counter("api_requests", "Requests to the API server.", "verb code")
         self.events_dropped = self._counter(
             "events_dropped",
-            "Kubernetes events that were not told: too many at once, too many of one job, or refused.",
+            "Kubernetes events that were not written: too many at once, too many of one job, or refused.",
         )
 
     def _of_passes(self) -> None:
@@ -150,7 +150,7 @@ class Counters:
         )
         for fits in ("true", "false"):
             self.what_ifs.labels(fits)
-        self.start_estimates = self._counter("start_estimates", "Estimates of their start that waiting jobs were told.")
+        self.start_estimates = self._counter("start_estimates", "Estimated starts that were written into the statuses of waiting jobs.")
         self.start_estimate_ratio = self._histogram(
             "start_estimate_ratio",
             "How long jobs waited after each estimate of their start, as a part of what the estimate said: 1 is exact,"

@@ -14,7 +14,7 @@ Of one job:
     demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
     shape           what kube-scheduler requires of a node for a pod of one template
     plan            the writes of one pass for one job, in their order
-    membership      who takes part in an Elastic job; its master reads it from its pod's annotation (launcher: wish)
+    membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)
