@@ -150,7 +150,7 @@ class Counters:
         )
         for fits in ("true", "false"):
             self.what_ifs.labels(fits)
-        self.start_estimates = self._counter("start_estimates", "Estimated starts that were written into the statuses of waiting jobs.")
+        self.start_estimates = self._counter("start_estimates", "Estimated starts that waiting jobs got.")
         self.start_estimate_ratio = self._histogram(
             "start_estimate_ratio",
             "How long jobs waited after each estimate of their start, as a part of what the estimate said: 1 is exact,"

@@ -134,7 +134,7 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     if 2 * len(connected) > len(stay) or connected == stay:
         return ""
     half = f"only {len(connected)} of the {len(stay)} pods of generation {group.number} are here, not more than half"
-    return f"{half}: the others may be training; it goes on when they return, or when the operator says which pods take part"
+    return f"{half}: the others may be training; it goes on when they return, or when the operator names its pods"
 
 
 def _too_few(state: CoordinatorState) -> str:

@@ -211,7 +211,7 @@ def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
-    """Wait for the store of the next group's first pod; a worker is ordered to serve one. None if the store is there."""
+    """Wait for the store of the next group's first pod; a worker is ordered to serve one. None: it is there."""
     (host,) = state.members_of([first])
     if host.store_port:
         return None

@@ -44,7 +44,7 @@ MAX_ESTIMATES = 16
 
 @dataclass(slots=True)
 class _Known:
-    """The place that a job's status last had, when (monotonic), and its estimates: when each was written, and which start.
+    """The place that a job's status last had, and when (monotonic); its estimates, and when each was written.
 
     A job that has got pods has no place; its start is still to be compared with its estimates.
     """

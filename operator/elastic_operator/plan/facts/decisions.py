@@ -150,7 +150,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The pods that take part in an Elastic job: `text` is written into the membership annotation of exactly that master pod."""
+    """The pods that take part in an Elastic job: `text` is written into an annotation of exactly that master pod."""
 
     name: str
     uid: str
