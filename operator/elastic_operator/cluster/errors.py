@@ -134,7 +134,7 @@ class ServerError(ApiError):
 
 
 def may_have_happened(error: ClusterError) -> bool:
-    """Whether a write that failed with this error may have been carried out all the same.
+    """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
     vain. Any other error says that it was not carried out.

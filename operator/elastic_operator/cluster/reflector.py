@@ -210,7 +210,7 @@ class Reflector(Generic[T]):
         return decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. A watch that ends at once or without news is a failure, lest this be a busy
+        """Watch until the server ends it. A watch that ends at once or without news is a failure, so that this is no busy
         loop.
         """
         begun, before = time.monotonic(), self.stats.events

@@ -166,14 +166,14 @@ class Controller:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out all the same")
+            log.exception("what was decided cannot be reported; it is carried out nevertheless")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out all the same"
+            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
             self._reports.in_vain(decisions.observed.snapshot, self.planner.preempted_in_vain)

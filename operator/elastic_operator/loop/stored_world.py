@@ -268,7 +268,7 @@ class StoredWorld:
         return True
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
-        """The allocation raised at a foreign pod."""
+        """The allocation raised an error about a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 

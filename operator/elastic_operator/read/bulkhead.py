@@ -26,7 +26,7 @@ MAX_ASIDE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""A job that raised at what it was given takes nothing from others until this long after its next try, because
+"""A job with an error about what it was given takes nothing from others until this long after its next try, because
 others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
 """
 KEPT_SECONDS = 3600.0
@@ -91,7 +91,7 @@ class Bulkhead:
     ) -> Fault:
         """Leave the object out until its next try. The error and its traceback go to the log.
 
-        `given`: it raised at what an allocation gave it.
+        `given`: the error is about what an allocation gave the job.
         """
         now = time.monotonic()
         self._forget_old(now)

@@ -246,7 +246,7 @@ class Ledger:
             self.touched.add(assumed.job_uid)
 
     def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created all the same, so it counts for a
+        """The creation is over. A pod that is still not seen may have been created nevertheless, so it counts for a
         while.
         """
         uid = assumed_uid(namespace, name)

@@ -96,7 +96,7 @@ class RecordedWorld:
         return True
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
-        """The allocation raised at a foreign pod."""
+        """The allocation raised an error about a foreign pod."""
         self._pending = tuple(one for one in self._pending if one.uid != pod.uid)
 
 

@@ -54,7 +54,7 @@ class Grant:
         """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
         nothing (139).
 
-        Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
+        Lost pods are created nevertheless, if there is room for them now. That is never the room of the pods that stay.
         """
         before = self.assignment
         keep = (*before.keep, *(uid for uid in before.release if uid in held))
