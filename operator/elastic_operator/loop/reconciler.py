@@ -97,7 +97,7 @@ class Reconciler:
         self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _set_aside(self, uid: str, error: Exception) -> Observation | None:
-        """Set the job aside after an error about what it was given. Returns its observation then; None if it is gone."""
+        """Set the job aside after an error about what it was given. Returns its observation; None if it is gone."""
         return self._planner.set_aside(self._world, uid, error, given=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A job that is set aside after an error of the operator's own (88). Its pods run on, and others still get what is theirs.
+"""A job that is set aside after an error of the operator's own (88). Its pods run on, and others get what is theirs.
 
 What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
