@@ -221,7 +221,7 @@ class StoredWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
-        return tuple(one.member for one in self._ledger.assumed(uid))
+        return tuple(assumed.member for assumed in self._ledger.assumed(uid))
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""

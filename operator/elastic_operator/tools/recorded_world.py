@@ -97,7 +97,7 @@ class RecordedWorld:
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
         """The allocation raised an error about a foreign pod."""
-        self._pending = tuple(one for one in self._pending if one.uid != pod.uid)
+        self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
 
 
 class RecordedReclaim:

@@ -123,6 +123,6 @@ def without_contents(spec: JobSpec) -> JobSpec:
 def _decisive(template: Mapping[str, Any]) -> dict[str, Any]:
     pod = template["spec"]
     kept = ("name", "resources")
-    containers = [{key: one[key] for key in kept if key in one} for one in pod["containers"]]
+    containers = [{key: container[key] for key in kept if key in container} for container in pod["containers"]]
     scheduler = {"schedulerName": pod["schedulerName"]} if pod.get("schedulerName") else {}
     return {"spec": {**scheduler, "containers": containers}}

@@ -165,7 +165,7 @@ class MakingWay:
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
-        besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
+        besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return Trial(
             job,
             creates,

@@ -43,7 +43,7 @@ class ReclaimReports:
 
     def in_vain(self, snapshot: Snapshot, takers: Container[str]) -> None:
         """Report the takers (uids) that cannot start although whole jobs lose their pods to them (112)."""
-        found = (one for one in (*snapshot.jobs, *snapshot.pending_pods) if one.uid in takers)
+        found = (taker for taker in (*snapshot.jobs, *snapshot.pending_pods) if taker.uid in takers)
         if names := sorted(f"{taker.namespace}/{taker.name}" for taker in found):
             log.warning("whole jobs lose their pods to takers=%s, which cannot start with them", listed(names))
 

@@ -73,7 +73,7 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
 
 def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
     """The snapshot with that job in it, instead of what it holds as it is."""
-    return replace(snapshot, jobs=(*(one for one in snapshot.jobs if one.uid != job.uid), job))
+    return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
@@ -112,10 +112,10 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
         return
     own = accounts.of(job.namespace, job.flavor)
     leaves = [account for account in accounts.all(job.flavor) if not account.children]
-    beyond = sum(max(0, one.used - one.guaranteed) for one in leaves)
-    nobodys = max(0, accounts.capacity[job.flavor] - sum(one.guaranteed for one in leaves))
+    beyond = sum(max(0, account.used - account.guaranteed) for account in leaves)
+    nobodys = max(0, accounts.capacity[job.flavor] - sum(account.guaranteed for account in leaves))
     most = min(borrowed, beyond - nobodys)
-    idle = {one.team.name: _lendable(one) for one in leaves if one is not own}
+    idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
         if most > 0 and gpus > 0:
             yield name, min(gpus, most)

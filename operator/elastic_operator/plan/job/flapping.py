@@ -28,7 +28,7 @@ _OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "Preemp
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether the job is held or has changed often enough; else it does not matter since when it is quiet."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
+    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
 
 
 def hold_still(obs: Observation, now: float) -> Observation:
@@ -59,7 +59,9 @@ def why_held(status: JobStatus) -> str:
     if until is None:
         return ""
     latest = seconds(until) - EMPTY_SECONDS
-    changes = [one for one in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(one.time) <= latest]
+    changes = [
+        change for change in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(change.time) <= latest
+    ]
     sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."

@@ -58,7 +58,7 @@ def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any
     """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
     named = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
-        "members": named if len(named) <= MAX_NAMED else [{"uid": one["uid"]} for one in named],
+        "members": named if len(named) <= MAX_NAMED else [{"uid": member["uid"]} for member in named],
         "min": spec.min_replicas,
         "max": spec.max_replicas,
     }

@@ -31,7 +31,9 @@ KINDS = (
 def warn(obs: Observation, now: float) -> Observation:
     """The job with these conditions as they are now, and an event for each that becomes True."""
     reasons = {kind: (reason, text) for kind, reason, text in _reasons(obs)}
-    warned = {one.type for one in obs.status.conditions if one.type in KINDS and one.status == "True"}
+    warned = {
+        condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
+    }
     if not reasons and not warned:
         return obs
     status, events = obs.status, obs.events
