@@ -7,7 +7,6 @@ import pytest
 from elastic_operator.plan.facts import snapshot as model
 from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
 from elastic_operator.read import convert
-from elastic_operator.read.convert import Usage
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 
@@ -290,10 +289,10 @@ def test_gpus_are_summed_over_all_resources_that_count_as_such():
 
 def test_a_node_is_told_in_the_planner_s_units():
     taint = {"key": "k", "effect": "NoSchedule"}
-    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}), Usage(used={"cpu": 1}))
+    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
-    assert (known.ready, known.usable, known.used) == (True, False, {"cpu": 1})
+    assert (known.ready, known.usable) == (True, False)
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown"])
@@ -303,4 +302,4 @@ def test_a_node_that_is_not_ready_is_so_since_its_condition_changed(state):
 
 
 def test_a_node_that_never_spoke_is_not_ready():
-    assert not convert.node(node(status={}), Usage()).ready
+    assert not convert.node(node(status={})).ready

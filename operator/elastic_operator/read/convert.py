@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -63,48 +62,26 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What pods use of one node, in the terms of `facts.snapshot.Node`; `pods` is among the resources."""
-
-    used: model.Resources = field(default_factory=dict)
-    used_ports: frozenset[model.HostPort] = frozenset()
-    leaving: model.Resources = field(default_factory=dict)
-    leaving_ports: frozenset[model.HostPort] = frozenset()
-    used_by: Mapping[str, model.Resources] = field(default_factory=dict)
-    leaving_by: Mapping[str, model.Resources] = field(default_factory=dict)
-
-
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
-def node(node: Node, usage: Usage) -> model.Node:
-    """A node and what pods use of it."""
-    return replace(
-        closed_node(node, usage),
+def node(node: Node) -> model.Node:
+    """The node, without what pods use of it (`Ledger.with_use`)."""
+    return model.Node(
+        name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
+        labels=node.metadata.labels,
         taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
         ready=unready_since(node) is None,
     )
 
 
-def closed_node(node: Node, usage: Usage) -> model.Node:
-    """A node that takes no pods. Of the object only the labels are read, which name the kind of its GPUs."""
-    return model.Node(
-        name=node.metadata.name,
-        allocatable={},
-        labels=node.metadata.labels,
-        unschedulable=True,
-        used=usage.used,
-        used_ports=usage.used_ports,
-        leaving=usage.leaving,
-        leaving_ports=usage.leaving_ports,
-        used_by=usage.used_by,
-        leaving_by=usage.leaving_by,
-    )
+def closed_node(node: Node) -> model.Node:
+    """The node as one that takes no pods. Only its labels are read, which name the kind of its GPUs."""
+    return model.Node(name=node.metadata.name, allocatable={}, labels=node.metadata.labels, unschedulable=True)
 
 
 def is_out_of_service(node: Node) -> bool:

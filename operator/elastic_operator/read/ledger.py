@@ -22,9 +22,8 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Member, Node, PodShape, Resources
 from elastic_operator.read import convert
-from elastic_operator.read.convert import Usage
 from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodIndex, PodSum
@@ -142,7 +141,7 @@ class Ledger:
         return self._plain_now
 
     def node_revision(self, node: str) -> int:
-        """A number that changes whenever `node_usage` of the node may change."""
+        """A number that changes whenever what pods use of the node may change."""
         return self._revisions[node]
 
     def is_left(self, node: str) -> bool:
@@ -172,29 +171,30 @@ class Ledger:
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
-    def node_usage(
-        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
-    ) -> Usage:
-        """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+    def with_use(
+        self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
+    ) -> Node:
+        """The node with what pods use of it, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
         `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
-        foreign = self._foreign.get(node)
+        foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         going = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
             going.add(namespace, pod.requests, pod.host_ports)
-        for uid in self._own_by_node.get(node):
+        for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
             goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
             (going if goes_soon else used).add(entry.pod.metadata.namespace, own.requests, own.host_ports)
-        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
+        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node.name)):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
-        return Usage(
+        return replace(
+            node,
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
             leaving=dict(going.requests),
@@ -207,7 +207,7 @@ class Ledger:
         """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.node_usage(node, unbound | self._assumed_by_node.get(node)).used
+        return self.with_use(Node(node, {}), unbound | self._assumed_by_node.get(node)).used
 
     def assume(
         self,

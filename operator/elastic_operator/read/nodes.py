@@ -101,7 +101,7 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        known = self._attempt(stored, lambda: convert.node(stored, convert.Usage()))
+        known = self._attempt(stored, lambda: convert.node(stored))
         if known is None:
             return ""
         has, used = known.allocatable, self._ledger.bound_use(node)
@@ -114,7 +114,7 @@ class Nodes:
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is set aside."""
-        return self._attempt(node, lambda: why_closed(convert.node(node, convert.Usage())))
+        return self._attempt(node, lambda: why_closed(convert.node(node)))
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
@@ -144,29 +144,28 @@ class Nodes:
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        name, ledger = stored.metadata.name, self._ledger
-
-        def as_used() -> Node:
-            key = stored, ledger.node_revision(name), ledger.own_besides(name, apart), going
-            return self._known.get(name, key, self._node, stored, apart, going)
-
-        found = self._bulkhead.attempt("node", stored.metadata.uid, name, as_used)
-        return found if found is not None else self._closed(stored, apart, going)
+        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, apart, going))
+        return node if node is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
-        name = stored.metadata.name
         try:
-            return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
+            return self._with_use(convert.closed_node, stored, apart, going)
         except Exception:
-            log.exception("node=%s: what its pods use is not known", name)
+            log.exception("node=%s: what its pods use is not known", stored.metadata.name)
             return None
 
-    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
-        return convert.node(stored, self._usage(stored.metadata.name, apart, going))
-
-    def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
-        return self._ledger.node_usage(name, apart, leaving=going)
+    def _with_use(
+        self,
+        as_fact: Callable[[objects.Node], Node],
+        stored: objects.Node,
+        apart: Set[str],
+        going: tuple[tuple[str, OwnPod], ...],
+    ) -> Node:
+        """The node as that function reads it, with what pods use of it; the same object while nothing of it changes."""
+        name, ledger = stored.metadata.name, self._ledger
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, apart), going
+        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), apart, leaving=going))
 
     def unready_since(self, now: float) -> Unready:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
