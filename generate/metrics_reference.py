@@ -121,6 +121,7 @@ def _job() -> JobPicture:
     template = {"spec": {"containers": [{"name": "pytorch", "image": "x", "args": ["train.py"]}]}}
     spec = {"minReplicas": 1, "maxReplicas": 1, "runtime": {"mode": "Elastic"}, "template": template}
     master = OwnPod(
+        requests={},
         name="toy-master-0",
         uid="m",
         role="master",

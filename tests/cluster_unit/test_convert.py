@@ -14,7 +14,7 @@ CREATED = 1767225600.0
 
 
 def own(**fields) -> OwnPod:
-    return convert.own_pod(pod(**fields), role="worker", index=3, requests={"g": 2, "h": 1}, gpu_resources=("g", "h"))
+    return convert.own_pod(pod(**fields), model.Load({}), role="worker", index=3)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def own(**fields) -> OwnPod:
 )
 def test_the_master_s_number_and_what_it_was_told_are_read_of_masters_only(role, epoch, read):
     notes = {"elastic-pytorch.dev/master-epoch": epoch, "elastic-pytorch.dev/membership": "{}"}
-    found = convert.own_pod(pod(annotations=notes), role=role, index=0, requests={}, gpu_resources=())
+    found = convert.own_pod(pod(annotations=notes), model.Load({}), role=role, index=0)
     assert (found.master_epoch, found.membership) == read
 
 
@@ -281,10 +281,6 @@ def test_odd_labels_and_annotations_of_ours_are_not_believed(incarnation: str, n
     labels, annotations = {contract.LABEL_INCARNATION: incarnation}, {contract.ANNOTATION_NNODES: nnodes}
     odd = own(labels=labels, annotations=annotations)
     assert (odd.incarnation, odd.nnodes) == (0, None)
-
-
-def test_gpus_are_summed_over_all_resources_that_count_as_such():
-    assert own().gpus == 3
 
 
 def test_a_node_is_told_in_the_planner_s_units():

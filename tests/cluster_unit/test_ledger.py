@@ -50,6 +50,13 @@ def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1
     )
 
 
+def test_gpus_are_summed_over_all_resources_that_count_as_such():
+    requests = {GPU: "2", "nvidia.com/mig-1g.5gb": "1", "rdma/hca": "4"}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+    ledger = ledger_of(own(spec=spec), gpu_resources=(GPU, "nvidia.com/mig-1g.5gb"))
+    assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [3]
+
+
 def test_bound_pods_use_their_node_and_others_use_nothing():
     ledger = ledger_of(
         pod("bound", node="n1", gpus=2, cpu="500m"),

@@ -168,9 +168,8 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
-        shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
+        yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:

@@ -254,8 +254,8 @@ def _clock_is_behind(pod: Pod) -> bool:
     return seen is not None and made is not None and seen < made
 
 
-def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:
-    """A pod of ours. The ledger finds out whether it is ours, and its `role` and `index`.
+def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
+    """A pod of ours. The ledger finds out whether it is ours, its load, and its `role` and `index`.
 
     `deleting_since` is when its deletion was asked for; the API's deletionTimestamp is when its grace is over.
     """
@@ -267,6 +267,9 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
     grace = float(meta.deletion_grace_period_seconds or 0)
     deadline = _time(meta.deletion_timestamp)
     return OwnPod(
+        load.requests,
+        load.gpus,
+        load.host_ports,
         name=meta.name,
         uid=meta.uid,
         role=role,
@@ -280,9 +283,6 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         deleting_since=None if deadline is None else deadline - grace,
         grace_seconds=grace,
         ready=ready is not None and ready.status == "True",
-        requests=requests,
-        gpus=sum(requests.get(name, 0) for name in gpu_resources),
-        host_ports=host_ports_of(pod),
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),

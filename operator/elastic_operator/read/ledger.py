@@ -22,9 +22,9 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Node, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Member, Node, PodShape, Resources
 from elastic_operator.read import convert
-from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
+from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, quantities_of, unread
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodIndex, PodSum
 
@@ -182,17 +182,17 @@ class Ledger:
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         going = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
-            going.add(namespace, pod.requests, pod.host_ports)
+            going.add(namespace, pod)
         for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
             goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, own.requests, own.host_ports)
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
         for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node.name)):
             if assumed.member.uid not in members:
-                used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
+                used.add(assumed.namespace, assumed.member)
         return replace(
             node,
             used=dict(used.requests),
@@ -227,7 +227,7 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member(uid, role, index, node, shape.requests, shape.gpus, shape.host_ports)
+        member = Member.of(uid, role, index, node, shape)
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
@@ -277,8 +277,8 @@ class Ledger:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
-        for sums, key, ports in self._sums_with(entry):
-            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.requests, ports)
+        for sums, key in self._sums_with(entry):
+            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
@@ -286,17 +286,17 @@ class Ledger:
         self._index(entry, PodIndex.remove)
         if entry.waits:
             del self._waiting[uid]
-        for sums, key, ports in self._sums_with(entry):
-            sums[key].remove(entry.pod.metadata.namespace, entry.requests, ports)
+        for sums, key in self._sums_with(entry):
+            sums[key].remove(entry.pod.metadata.namespace, entry.load)
             if not sums[key].pods:
                 del sums[key]
 
-    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str, frozenset[HostPort]]]:
-        """The sums that the pod is part of: in what, under which key, and with which ports."""
+    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
+        """The sums that the pod is part of: in what, and under which key."""
         if entry.holds and entry.node:
-            yield self._foreign, entry.node, entry.host_ports
-        if self._is_plain(entry):
-            yield self._plain, entry.pod.metadata.namespace, frozenset()
+            yield self._foreign, entry.node
+        if entry.plain and entry.load.gpus:
+            yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
         """Drop the answers that the pod is part of: they are made again when they are next asked for."""
@@ -304,11 +304,8 @@ class Ledger:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
             self._pending_now = None
-        if self._is_plain(entry):
+        if entry.plain and entry.load.gpus:
             self._plain_now = None
-
-    def _is_plain(self, entry: CountedPod) -> bool:
-        return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
     def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
@@ -345,37 +342,37 @@ class Ledger:
             is_own = known is not None and known.own is not None and not convert.ended(pod)
             if known is not None and is_own and pod.spec.node_name in ("", known.node):
                 return known
-            return unread(pod, known.requests if known else None)
+            return unread(pod, known.load if known else self._load(quantities_of(pod), frozenset()))
 
     def _read(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
         requests, alone.
         """
         same = known is not None and not known.unread and known.pod.spec == pod.spec
-        requests = known.requests if known and same else self._interned(convert.requests_of(pod))
-        host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
+        load = known.load if known and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
         owner = controlling_job(pod)
-        own = self._own(pod, owner, requests)
-        waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
+        own = self._own(pod, owner, load)
+        waits = owner is None and convert.waits(pod) and load.gpus > 0
         was_own = known is not None and (known.own is not None or known.orphan)
         orphan = was_own and owner is not None and self._job_of(owner.uid) is None
         claims, node = owner.uid if owner else None, convert.node_of(pod)
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return CountedPod(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
+        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
 
-    def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
+    def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for pods of others."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
         role, index = place
-        return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
+        return convert.own_pod(pod, load, role=role, index=index)
 
-    def _interned(self, requests: Resources) -> Resources:
-        """One object for equal requests: the allocator adds up thousands of them in each pass."""
-        return interned(self._alike, tuple(sorted(requests.items())), requests)
+    def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
+        """The load, with one object for equal requests: the allocator adds up thousands of them in each pass."""
+        gpus = sum(requests.get(name, 0) for name in self._gpu_resources)
+        return Load(interned(self._alike, tuple(sorted(requests.items())), requests), gpus, host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""

@@ -164,9 +164,7 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member(
-            f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests, shape.gpus
-        )
+        Member.of(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )

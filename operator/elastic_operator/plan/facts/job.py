@@ -14,7 +14,7 @@ from elastic_api.status import JobStatus
 from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import HostPort, Resources
+from elastic_operator.plan.facts.snapshot import Load
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -61,8 +61,8 @@ class MainContainer:
     """None until it has failed and its log was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPod(Load):
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
 
     `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
@@ -87,9 +87,6 @@ class OwnPod:
     deleting_since: float | None = None
     grace_seconds: float = 0.0
     ready: bool = False
-    requests: Resources = field(default_factory=dict)
-    gpus: int = 0
-    host_ports: frozenset[HostPort] = frozenset()
     main: MainContainer = MainContainer()
     disrupted: str = ""
     refused: bool = False

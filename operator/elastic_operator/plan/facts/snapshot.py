@@ -77,8 +77,17 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class PodShape:
-    """What kube-scheduler will require of a node for a pod made from one template.
+class Load:
+    """What a pod uses of its node. `gpus` are those among its `requests`."""
+
+    requests: Resources
+    gpus: int = 0
+    host_ports: frozenset[HostPort] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape(Load):
+    """What kube-scheduler will require of a node for a pod made from one template: room for its load, and more.
 
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
@@ -86,31 +95,29 @@ class PodShape:
     scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
     """
 
-    requests: Resources
-    gpus: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[Mapping[str, Any], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    host_ports: frozenset[HostPort] = frozenset()
     pinnable: bool = True
     unpinned_because: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(Load):
     """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
-    `gpus` are those among its `requests`.
     """
 
     uid: str
     role: str
     index: int
     node: str | None
-    requests: Resources
-    gpus: int = 0
-    host_ports: frozenset[HostPort] = frozenset()
+
+    @staticmethod
+    def of(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
+        """The member with that load."""
+        return Member(load.requests, load.gpus, load.host_ports, uid=uid, role=role, index=index, node=node)
 
 
 @dataclass(frozen=True, slots=True)

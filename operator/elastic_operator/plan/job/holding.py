@@ -114,7 +114,7 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """The member that a live pod is."""
-    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.gpus, pod.host_ports)
+    return Member.of(pod.uid, pod.role, pod.index, pod.node, pod)
 
 
 def stays(pod: OwnPod) -> bool:
@@ -123,4 +123,4 @@ def stays(pod: OwnPod) -> bool:
 
 
 def _shape_of(pod: OwnPod) -> PodShape:
-    return PodShape(requests=pod.requests, gpus=pod.gpus, host_ports=pod.host_ports)
+    return PodShape(pod.requests, pod.gpus, pod.host_ports)
