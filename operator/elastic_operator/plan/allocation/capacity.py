@@ -82,7 +82,7 @@ class Supplies:
         free = {node: board.free_soon(node) for node in requirements.hosts}
         roomy = [node for node in requirements.hosts if _times(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
-        if any(collide(requirements.ports, board.ports_soon(node)) for node in roomy):
+        if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
             requirements=requirements,
@@ -109,7 +109,7 @@ class Supplies:
 
     def _times(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
         times = _times(requirements.needs, free)
-        return min(times, 1) if requirements.ports else times
+        return min(times, 1) if requirements.shape.host_ports else times
 
     def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
         nodes = [self._state.board.nodes[i] for i in requirements.hosts]
