@@ -105,7 +105,8 @@ class StoredWorld:
 
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._known, self._bare.kept)
+        drop_absent(present, self._known)
+        self._bare.keep_only(present)
         self._restless &= present
 
     def touched(self) -> Collection[str] | None:
@@ -173,7 +174,7 @@ class StoredWorld:
         fault = self._bulkhead.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
-        self._bare.kept.pop(uid, None)
+        self._bare.drop(uid)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs, trouble = self.reader.specs, self._troubles.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
@@ -210,7 +211,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare.kept and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.names() and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, drop_absent
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.allocation.fit import why_closed
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
@@ -79,7 +79,7 @@ class Nodes:
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
-        drop_absent(known.keys(), self._why_closed.kept)
+        self._why_closed.keep_only(known.keys())
         return Openness(frozenset(known), {name: why for name, why in known.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
@@ -139,8 +139,8 @@ class Nodes:
         stored = self._stored.values()
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
-        if len(self._known.kept) > len(nodes):
-            drop_absent({node.name for node in nodes}, self._known.kept)
+        if len(self._known.names()) > len(nodes):
+            self._known.keep_only({node.name for node in nodes})
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:

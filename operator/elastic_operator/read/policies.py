@@ -91,7 +91,7 @@ class Policies:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
-            if not bad and not self._made.kept:
+            if not bad and self._made.peek("") is None:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
