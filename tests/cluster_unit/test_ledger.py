@@ -342,6 +342,23 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     assert use(ledger) == UNUSED
 
 
+def test_a_node_without_pods_has_no_revision_and_pods_that_come_back_have_a_new_one():
+    foreign, ours = pod("foreign", node="n1", gpus=1), own("toy-worker-0", gpus=1)
+    ledger, revisions = ledger_of(), []
+    for _ in range(2):
+        ledger.pod_changed(None, foreign)
+        revisions.append(ledger.node_revision("n1"))
+        ledger.pod_changed(None, ours)
+        ledger.pod_changed(foreign, None)
+        revisions.append(ledger.node_revision("n1"))
+        assume_worker(ledger, 1)
+        ledger.pod_changed(ours, None)
+        revisions.append(ledger.node_revision("n1"))
+        ledger.forget("a", "toy-worker-1")
+        assert ledger.node_revision("n1") == 0
+    assert len({0, *revisions}) == 7
+
+
 def test_a_second_deletion_may_shorten_the_wait_and_a_pod_of_that_name_later_starts_anew():
     now = [0.0]
     first, hurried = own(gpus=1, **deleting(3600)), own(gpus=1, **deleting(0))
@@ -390,6 +407,7 @@ changes = st.one_of(
 def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps):
     jobs: dict[str, CustomObject] = {}
     store, ledger = Store[Pod](), ledger_of(jobs=jobs)
+    by_revision: dict[tuple[str, int], Node] = {}
     store.subscribe(ledger.pod_changed)
     for revision, step in enumerate(steps, start=1):
         if isinstance(step, str):
@@ -407,6 +425,7 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
             ledger.job_changed(uid)
         fresh = ledger_of(*store, jobs=jobs)
         for node in ("n1", "n2"):
+            assert by_revision.setdefault((node, ledger.node_revision(node)), use(ledger, node)) == use(ledger, node)
             for members in (frozenset(), frozenset({"uid-toy-worker-0"})):
                 usage = use(ledger, node, members)
                 assert usage == use(fresh, node, members)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
@@ -79,7 +78,8 @@ class Ledger:
         self._assumed_by_node = PodIndex()
         self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
-        self._revisions: Counter[str | None] = Counter()
+        self._revisions: dict[str | None, int] = {}
+        """By node with pods: the revision at which they last changed."""
         self.touched: Touched[str | tuple[str, str]] = Touched()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: those that are being created, their
         own, and others with their names.
@@ -141,8 +141,8 @@ class Ledger:
         return self._plain_now
 
     def node_revision(self, node: str) -> int:
-        """A number that changes whenever what pods use of the node may change."""
-        return self._revisions[node]
+        """A number that changes whenever what pods use of the node may change; 0 for a node without pods."""
+        return self._revisions.get(node, 0)
 
     def is_left(self, node: str) -> bool:
         """Whether pods of ours are leaving the node that may still go in time (145)."""
@@ -279,6 +279,7 @@ class Ledger:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
+        self._touch_node(entry.node)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
@@ -290,6 +291,7 @@ class Ledger:
             sums[key].remove(entry.pod.metadata.namespace, entry.load)
             if not sums[key].pods:
                 del sums[key]
+        self._touch_node(entry.node)
 
     def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
         """The sums that the pod is part of: in what, and under which key."""
@@ -309,7 +311,6 @@ class Ledger:
 
     def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
-        self._touch_node(entry.node)
         if entry.claims is not None:
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
@@ -322,8 +323,12 @@ class Ledger:
             self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
+        """Note that what pods use of the node has changed."""
         self.revision += 1
-        self._revisions[node] += 1
+        if node in self._foreign or self._own_by_node.get(node) or self._assumed_by_node.get(node):
+            self._revisions[node] = self.revision
+        else:
+            self._revisions.pop(node, None)
 
     def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
         """What the pod counts as; `known` is the same pod as it counted before.
