@@ -252,6 +252,19 @@ def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here(
     assert use(ledger) == UNUSED
 
 
+def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
+    changes = []
+    ledger = ledger_of(changed=lambda: changes.append("one"))
+    bare = pod("waits", gpus=1, phase="Pending")
+    touched = pod("waits", gpus=1, phase="Pending", rv=2)
+    adopted = pod("waits", gpus=1, phase="Pending", rv=3, owners=(owner("of-others", kind="Job"),))
+    ledger.pod_changed(None, bare)
+    ledger.pod_changed(bare, touched)
+    assert (ledger.pending(), len(changes)) == ((touched,), 1)
+    ledger.pod_changed(touched, adopted)
+    assert (ledger.pending(), len(changes)) == ((adopted,), 2)
+
+
 def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
     uid = assume_worker(ledger, 0)

@@ -66,13 +66,12 @@ class CountedPod:
     def _waits_like(self, other: CountedPod) -> bool:
         if not self.waits or not other.waits:
             return self.waits is other.waits
-        one, two = self.pod, other.pod
-        return (one.metadata.labels, one.metadata.annotations, one.spec, one.status) == (
-            two.metadata.labels,
-            two.metadata.annotations,
-            two.spec,
-            two.status,
-        )
+        return _parts_that_decide(self.pod) == _parts_that_decide(other.pod)
+
+
+def _parts_that_decide(pod: Pod) -> tuple[object, ...]:
+    """What decides about a pod of others that waits for GPUs."""
+    return pod.metadata.labels, pod.metadata.annotations, pod.metadata.controller, pod.spec, pod.status
 
 
 @dataclass(frozen=True, slots=True)

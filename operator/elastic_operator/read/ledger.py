@@ -95,6 +95,8 @@ class Ledger:
             self.forget(new.metadata.namespace, new.metadata.name)
             if known is not None and entry.counts_like(known):
                 self._entries[new.metadata.uid] = entry
+                if entry.waits:
+                    self._waiting[new.metadata.uid], self._pending_now = new, None
                 return
         if known is not None:
             self._drop(known.pod.metadata.uid)
