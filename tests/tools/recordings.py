@@ -9,9 +9,9 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, JobSurroundings, MainContainer, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Snapshot
 from elastic_operator.plan.facts.times import at
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.tools.decisions import decide
 from elastic_operator.tools.recording import RecordedJob, Recording, without_contents
 from tests.api.jobs import make_template, with_gpus

@@ -27,6 +27,7 @@ from elastic_operator.plan.facts.job import (
     Provisioning,
     Quiet,
 )
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimit,
@@ -41,7 +42,6 @@ from elastic_operator.plan.facts.snapshot import (
     Toleration,
 )
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError

@@ -12,9 +12,9 @@ from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault

@@ -11,10 +11,8 @@ from typing import NamedTuple, TypeVar
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.memory import Remembered
-from elastic_operator.plan.allocation.fit import why_closed
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
-from elastic_operator.plan.job.holding import stays
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
@@ -88,7 +86,7 @@ class Nodes:
 
     def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
-        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.stays]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
@@ -114,7 +112,7 @@ class Nodes:
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is set aside."""
-        return self._attempt(node, lambda: why_closed(convert.node(node)))
+        return self._attempt(node, lambda: convert.node(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
@@ -132,7 +130,7 @@ class Nodes:
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
-            if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
+            if pod.node and pod.bound and pod.stays:
                 going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         apart = members | given_up if given_up else members

@@ -13,9 +13,9 @@ from typing import Any
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, JobSurroundings
+from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
-from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings

@@ -8,11 +8,12 @@ import pytest
 
 from elastic_api.status import ConditionType, Limit, Retry
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.demand import demand_of, job_shape, with_members
+from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.settings import Settings
 from tests.plan.jobs import (
     START,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.fit import collide, is_open, misfit
+from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
@@ -35,7 +35,7 @@ class Board:
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
-        self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
+        self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]

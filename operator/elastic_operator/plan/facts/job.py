@@ -104,6 +104,11 @@ class OwnPod(Load):
         """Whether the pod has ended and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
 
+    @property
+    def stays(self) -> bool:
+        """Whether the pod is alive and not being deleted."""
+        return not self.ended and self.deleting_since is None
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -242,6 +247,11 @@ class Job:
     def is_what_if(self) -> bool:
         """Whether the job is suspended and asks what it would get if it were not."""
         return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
+
+    @property
+    def staying_pods(self) -> tuple[OwnPod, ...]:
+        """Its pods that are alive and not being deleted."""
+        return tuple(pod for pod in self.pods if pod.stays)
 
     @property
     def key(self) -> str:

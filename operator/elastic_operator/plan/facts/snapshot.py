@@ -23,6 +23,23 @@ HostPort = tuple[str, str, int]
 """hostIP ("" = all), protocol, port."""
 
 
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_NODE_STATES = {
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/not-ready": "NotReady",
+    "node.kubernetes.io/unreachable": "NotReady",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.kubernetes.io/disk-pressure": "under DiskPressure",
+    "node.kubernetes.io/memory-pressure": "under MemoryPressure",
+    "node.kubernetes.io/pid-pressure": "under PIDPressure",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+}
+"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
+they are tolerated: a kubelet under pressure evicts."""
+
+
 def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
     """A port of the node, as a pod requests it."""
     return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
@@ -30,11 +47,21 @@ def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+    """A node's taint."""
 
     key: str
     effect: str
     value: str = ""
+
+    @property
+    def keeps_away(self) -> bool:
+        """Whether the taint keeps pods away that do not tolerate it."""
+        return self.effect in _KEEPS_AWAY
+
+    @property
+    def node_state(self) -> str:
+        """The state of the node that Kubernetes set the taint for, in words; "" if it was set by somebody else."""
+        return _NODE_STATES.get(self.key, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +91,16 @@ class Node:
     def usable(self) -> bool:
         """Whether new pods may go there at all (taints aside)."""
         return self.ready and not self.unschedulable
+
+    @property
+    def why_closed(self) -> str:
+        """What keeps all new pods off the node, in words; "" if nothing does.
+
+        A taint for the node's state may outlive or precede that state by moments.
+        """
+        if not self.usable:
+            return "cordoned" if self.unschedulable else "NotReady"
+        return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
 
 
 @dataclass(frozen=True, slots=True)

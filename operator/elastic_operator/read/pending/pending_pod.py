@@ -13,9 +13,9 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
-from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
 from elastic_operator.read.pending.gang_key import may_be_split
 from elastic_operator.settings import Settings

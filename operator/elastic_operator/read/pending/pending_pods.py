@@ -16,7 +16,6 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.plan.job_memory import same_objects
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
@@ -104,7 +103,7 @@ class PendingPods:
         self.renewable = self._renewable(now)
         ours = ((uid, one.pending) for uid, one in self._known.items() if one.pending is not None)
         found = tuple(instead.get(uid, pending) for uid, pending in ours)
-        if not same_objects(found, self._all):
+        if found != self._all:
             self._all = found
         return self._all
 
