@@ -161,8 +161,8 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         holds_place=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
-    running_since = (job.running_since if job.members else now) if after.members else 0.0
-    waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
+    running_since = (job.running_since if job.members else now) if after.members else None
+    waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
     return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 

@@ -105,7 +105,7 @@ def test_a_job_that_was_suspended_waits_since_it_was_resumed():
 
 
 def test_a_job_runs_since_its_present_incarnation_does():
-    assert demand().running_since == 0.0
+    assert demand().running_since is None
     assert demand(running_since=at(30)).running_since == START + 30
 
 

@@ -181,5 +181,5 @@ def _job(job, age):
         holds_place=bool(members),
         free_up_to=99,
         preemptible=job["priorityClass"] not in ("Build", "Inference"),
-        running_since=NOW - 100 if members else 0.0,
+        running_since=NOW - 100 if members else None,
     )

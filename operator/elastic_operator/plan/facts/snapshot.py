@@ -201,10 +201,10 @@ class JobDemand:
     """Whether pods of others may go for the job (139). It always gets what is idle."""
     takes_from: float = 0.0
     """The time from which pods of others may go for the job (139)."""
-    running_since: float = 0.0
-    """When the job last began to run; 0: it does not run."""
-    waiting_since: float = 0.0
-    """When the job began to wait for its minimum; 0: it does not wait."""
+    running_since: float | None = None
+    """When the job last began to run; None: it does not run."""
+    waiting_since: float | None = None
+    """When the job began to wait for its minimum; None: it does not wait."""
     pod_priorities: tuple[int, int] = (1, 0)
     """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
@@ -235,6 +235,10 @@ class JobDemand:
     def shape_of(self, role: str) -> PodShape:
         """What the job's pods of that role require."""
         return self.master if role == ROLE_MASTER else self.worker
+
+    def starves_from(self, starvation_seconds: float) -> float:
+        """Epoch seconds from which it has waited too long for its minimum (37); infinity if it does not wait."""
+        return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""

@@ -50,7 +50,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
-        running_since=seconds(status.turn_started or status.running_since),
+        running_since=seconds(status.turn_started or status.running_since) or None,
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
         pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
