@@ -47,9 +47,7 @@ class Evictions:
         self.members = {job.uid: job.members for job in snapshot.jobs}
         self.deleted = {pod["metadata"]["uid"] for pod in deleted}
         self.taken = [pod for pod in deleted if self._is_taken(pod)]
-        self.room_is_held = any(
-            job.uid in self.jobs and self._starves(snapshot, job) for job in snapshot.jobs
-        )
+        self.room_is_held = any(job.uid in self.jobs and self._starves(snapshot, job) for job in snapshot.jobs)
         self.takers = takers(server, self.policies, self.jobs, allocation)
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
