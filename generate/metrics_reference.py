@@ -15,7 +15,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.facts.job import Heard, Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobReports, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
@@ -151,7 +151,7 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        heard=Heard(report=report),
+        heard=JobReports(report=report),
     )
     return JobPicture(Observation(job, job.status, live=(master,)), job.status, moved_at=0.0)
 

@@ -25,7 +25,7 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, JobReports, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
@@ -165,7 +165,7 @@ class Ours:
             known.job = replace(
                 known.job,
                 pods=tuple(pods.values()),
-                heard=Heard(report=report),
+                heard=JobReports(report=report),
                 around=replace(known.job.around, unready=here),
             )
 
@@ -306,7 +306,7 @@ def _new_job(trace: JobTrace) -> Job:
         created=EPOCH + trace.arrives,
         status=JobStatus(),
         spec=_spec(trace),
-        around=JobSurroundings(priority=trace.priority),
+        around=JobContext(priority=trace.priority),
         start_seconds=SETTINGS.start_timeout_seconds,
     )
 

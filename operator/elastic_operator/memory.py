@@ -90,6 +90,6 @@ class OfJobs(Protocol):
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
     """Drop all but what is kept for those that are present."""
-    for known in memories:
-        for name in known.keys() - present:
-            del known[name]
+    for memory in memories:
+        for name in memory.keys() - present:
+            del memory[name]

@@ -176,7 +176,7 @@ def disruption(pod: Pod) -> str:
 def _was_refused(pod: Pod) -> bool:
     """Whether the kubelet refused it: it ended there without having begun."""
     status = pod.status
-    began = any(one.state.running or one.state.terminated for one in status.container_statuses or ())
+    began = any(container.state.running or container.state.terminated for container in status.container_statuses or ())
     evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
     refused = evicted or status.reason in _REFUSALS or status.reason.startswith("OutOf")
     return status.phase == "Failed" and not began and refused

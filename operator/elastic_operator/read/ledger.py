@@ -89,29 +89,29 @@ class Ledger:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
-        known = self._entries.get(old.metadata.uid) if old is not None else None
+        before = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
-            entry = self._entry(new, known)
+            entry = self._entry(new, before)
             self.forget(new.metadata.namespace, new.metadata.name)
-            if known is not None and entry.counts_like(known):
+            if before is not None and entry.counts_like(before):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
                     self._waiting[new.metadata.uid], self._pending_now = new, None
                 return
-        if known is not None:
-            self._drop(known.pod.metadata.uid)
+        if before is not None:
+            self._drop(before.pod.metadata.uid)
         if new is not None:
             self._add(entry)
-        elif known is not None:
-            self._leaving.forget(known.pod.metadata.uid)
+        elif before is not None:
+            self._leaving.forget(before.pod.metadata.uid)
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
         """A job appeared or is gone: decide again which pods are its own."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
-            known = self._entries[uid]
-            entry = self._entry(known.pod, known)
+            before = self._entries[uid]
+            entry = self._entry(before.pod, before)
             self._drop(uid)
             self._add(entry)
 
@@ -332,35 +332,35 @@ class Ledger:
         else:
             self._revisions.pop(node, None)
 
-    def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
-        """What the pod counts as; `known` is the same pod as it counted before.
+    def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
+        """What the pod counts as; `before` is the same pod as it counted until now.
 
         Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
         others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
         one of others.
         """
         try:
-            return self._read(pod, known)
+            return self._read(pod, before)
         except Exception:
             log.exception(
                 "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
             )
             self._on_error()
-            is_own = known is not None and known.own is not None and not convert.ended(pod)
-            if known is not None and is_own and pod.spec.node_name in ("", known.node):
-                return known
-            return unread(pod, known.load if known else self._load(quantities_of(pod), frozenset()))
+            is_own = before is not None and before.own is not None and not convert.ended(pod)
+            if before is not None and is_own and pod.spec.node_name in ("", before.node):
+                return before
+            return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
-    def _read(self, pod: Pod, known: CountedPod | None) -> CountedPod:
+    def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
         requests, alone.
         """
-        same = known is not None and not known.unread and known.pod.spec == pod.spec
-        load = known.load if known and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
+        same = before is not None and not before.unread and before.pod.spec == pod.spec
+        load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
         owner = controlling_job(pod)
         own = self._own(pod, owner, load)
         waits = owner is None and convert.waits(pod) and load.gpus > 0
-        was_own = known is not None and (known.own is not None or known.orphan)
+        was_own = before is not None and (before.own is not None or before.orphan)
         orphan = was_own and owner is not None and self._job_of(owner.uid) is None
         claims, node = owner.uid if owner else None, convert.node_of(pod)
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)

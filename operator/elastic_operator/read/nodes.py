@@ -73,12 +73,12 @@ class Nodes:
         return self._openness.get("", self._stamp(), self._find_openness)
 
     def _find_openness(self) -> Openness:
-        known = {
+        reasons = {
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
-        self._why_closed.keep_only(known.keys())
-        return Openness(frozenset(known), {name: why for name, why in known.items() if why})
+        self._why_closed.keep_only(reasons.keys())
+        return Openness(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
         """Of all nodes that are not Ready, those of these pods."""
@@ -99,10 +99,10 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        known = self._attempt(stored, lambda: convert.node(stored))
-        if known is None:
+        fact = self._attempt(stored, lambda: convert.node(stored))
+        if fact is None:
             return ""
-        has, used = known.allocatable, self._ledger.bound_use(node)
+        has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 

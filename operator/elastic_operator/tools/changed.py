@@ -12,7 +12,7 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, JobSurroundings
+from elastic_operator.plan.facts.job import Job, JobContext
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
@@ -121,7 +121,7 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
         created=recording.now,
         status=JobStatus(),
         spec=spec,
-        around=JobSurroundings(priority=priority),
+        around=JobContext(priority=priority),
     )
 
 

@@ -159,8 +159,8 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What is heard of a job beside its object and its pods."""
+class JobReports:
+    """What is reported of a job beside its object and its pods: of writes for it, by its master, by its pods' logs."""
 
     trouble: str = ""
     """Why the last write for the job failed, while the write is retried."""
@@ -179,7 +179,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSurroundings:
+class JobContext:
     """What one job is judged by beside itself and its pods."""
 
     priority: int = 0
@@ -228,8 +228,8 @@ class Job:
     """Pod names of this job that pods of others have (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
-    heard: Heard = Heard()
-    around: JobSurroundings = JobSurroundings()
+    heard: JobReports = JobReports()
+    around: JobContext = JobContext()
     fault: str = ""
     """Why the job is set aside after an error of the operator's own (88)."""
     unallocated: bool = False
