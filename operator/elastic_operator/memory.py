@@ -75,7 +75,7 @@ class Remembered(Generic[K, T]):
         """Forget the thing of that name, if there is one."""
         self._kept.pop(name, None)
 
-    def keep_only(self, present: Set[str]) -> None:
+    def drop_absent(self, present: Set[str]) -> None:
         """Forget all but the things of these names."""
         drop_absent(present, self._kept)
 

@@ -106,7 +106,7 @@ class StoredWorld:
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         drop_absent(present, self._known)
-        self._bare.keep_only(present)
+        self._bare.drop_absent(present)
         self._restless &= present
 
     def touched(self) -> Collection[str] | None:

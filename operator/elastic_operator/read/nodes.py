@@ -77,7 +77,7 @@ class Nodes:
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
-        self._why_closed.keep_only(reasons.keys())
+        self._why_closed.drop_absent(reasons.keys())
         return Openness(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
@@ -138,7 +138,7 @@ class Nodes:
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
         if len(self._known.names()) > len(nodes):
-            self._known.keep_only({node.name for node in nodes})
+            self._known.drop_absent({node.name for node in nodes})
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:

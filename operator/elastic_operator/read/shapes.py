@@ -57,7 +57,7 @@ class Shapes:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self._shapes.keep_only(present)
+        self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""

@@ -62,8 +62,8 @@ class Specs:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        self._parsed.keep_only(present)
-        self._statuses.keep_only(present)
+        self._parsed.drop_absent(present)
+        self._statuses.drop_absent(present)
 
     def of(self, body: objects.CustomObject) -> Parsed:
         """The job's spec; the same object while its generation does not change."""
