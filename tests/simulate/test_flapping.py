@@ -15,7 +15,7 @@ from elastic_operator.metrics.jobs import job_families
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.read import surroundings
+from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
 from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
@@ -168,7 +168,7 @@ def test_without_the_limit_on_changes_the_circle_goes_on() -> None:
         world.add_node(4, "a")
         evicted = Evicted(world)
         add_job(world, "free", minReplicas=1, maxReplicas=4)
-        with in_a_circle(), patch.object(surroundings, "may_flap", lambda *_: False):
+        with in_a_circle(), patch.object(job_contexts, "may_flap", lambda *_: False):
             await minutes(world, 1)
         assert len(evicted.times) > 10
 

@@ -69,7 +69,7 @@ def make_controller(
         actor.session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
-        grace_ceiling=reader.surroundings.grace_ceiling,
+        grace_ceiling=reader.job_contexts.grace_ceiling,
         events=actor.events,
         metrics=metrics,
         now=clock.time,

@@ -12,7 +12,8 @@ Of one job:
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
     demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
-    shape           what kube-scheduler requires of a node for a pod of one template
+    load            what a pod uses of its node: resources, GPUs among them, and host ports
+    shape           what kube-scheduler requires of a node for a pod of one template: room for its load, and more
     plan            the writes of one pass for one job, in their order
     membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
 

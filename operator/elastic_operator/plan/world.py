@@ -9,8 +9,8 @@ from typing import Protocol
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from elastic_api.status import Change, Limit, Training
 from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.facts.team import Flavor
-from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.demand import demand_of
 from tests.plan.allocate.world import make_job as make_demand
 from tests.plan.allocate.world import make_node, outcome
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group

@@ -8,11 +8,12 @@ import pytest
 
 from elastic_api.status import ConditionType, Limit, Retry
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.demand import demand_of, job_shape, with_members
+from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.settings import Settings
 from tests.plan.jobs import (
     START,
@@ -141,7 +142,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
+    new = Member.of("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}

@@ -120,8 +120,7 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 def starves(state: AllocationState, entry: Entry) -> bool:
     """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
-    since = entry.demand.waiting_since
-    return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
+    return state.now >= entry.demand.starves_from(state.snapshot.starvation_seconds)
 
 
 def reserve(state: AllocationState, entry: Entry) -> None:

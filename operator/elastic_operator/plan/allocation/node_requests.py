@@ -86,9 +86,8 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.hosts):
         return True
     for node, seated in to_come:
-        coming = [other.requirements(seat.role) for other, seat in seated if not (seat.ready and all_wait)]
-        loads = [(one.shape.requests, one.ports) for one in coming]
-        if loads and any(state.board.fits_without(requirements, node, loads) for requirements in missing):
+        coming = [other.requirements(seat.role).shape for other, seat in seated if not (seat.ready and all_wait)]
+        if coming and any(state.board.fits_without(requirements, node, coming) for requirements in missing):
             return True
     return False
 

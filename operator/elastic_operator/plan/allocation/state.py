@@ -106,7 +106,7 @@ class AllocationState:
                     loads.setdefault(node, []).append(member)
             self._want(entry, +1)
         for node, members in loads.items():
-            self.board.place_members([(member.requests, member.host_ports) for member in members], node)
+            self.board.place_members(members, node)
 
     def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
@@ -114,7 +114,7 @@ class AllocationState:
             node = entry.at.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
-                self.board.remove_member(member.requests, member.host_ports, node)
+                self.board.remove_member(member, node)
         self._want(entry, -1)
 
     def _want(self, entry: Entry, sign: int) -> None:
@@ -132,7 +132,7 @@ class AllocationState:
                     partial(self._count_at, entry, member, spot.node),
                     undo=partial(self._uncount_at, entry, member, spot.node),
                 )
-                self.board.hold(member.requests, member.host_ports, spot.node, now=True)
+                self.board.hold(member, spot.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
@@ -225,8 +225,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
         if node is not None:
-            load = self.board.hold if sign > 0 else self.board.release
-            load(member.requests, member.host_ports, node, now=False)
+            (self.board.hold if sign > 0 else self.board.release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -281,7 +280,7 @@ class AllocationState:
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.at.get(member.uid)
-        return node is None or self.board.fits_load(member.requests, member.host_ports, node)
+        return node is None or self.board.fits_load(member, node)
 
     def keep_again(self, entry: Entry, size: int) -> None:
         """Keep released members that still have their room, up to that size; none without the master, if it had one."""
@@ -310,8 +309,7 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        load = self.board.hold if sign > 0 else self.board.release
-        load(requirements.shape.requests, requirements.ports, seat.node, now=seat.ready)
+        (self.board.hold if sign > 0 else self.board.release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from elastic_api.status import MAX_LENDERS, Limit
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
-from elastic_operator.plan.job.demand import JobShape, demand_of
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.stability import SteadyAllocator
 

@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
@@ -65,10 +65,9 @@ class Unit:
         return not self.members and not self.held_gpus
 
     @property
-    def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
+    def loads(self) -> list[Load]:
         """What would become free on the node."""
-        needs = [self.entry.requirements(seat.role) for seat in self.seats]
-        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in needs]
+        return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
 
     @property
     def weakness(self) -> tuple[int, bool, int]:
