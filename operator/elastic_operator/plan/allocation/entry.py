@@ -69,6 +69,14 @@ class Entry:
     """The entry's assignment in passes that do not change it."""
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """What the entry has in common with others that may go where it may, and take from the same (`alike`)."""
+        demand, pending = self.demand, self.pending
+        foreign = pending and (pending.preempts, pending.reserved)
+        whose = self.team, self.account, demand.flavor
+        return *whose, self.master, self.worker, demand.priority, demand.preemptible, foreign
+
+    @property
     def gang(self) -> str:
         """The gang of the pending pod; "" for a job and for a pod that is on its own."""
         return self.pending.gang if self.pending else ""

@@ -27,14 +27,17 @@ def turn(entry: Entry) -> Turn:
 
 
 def growth_key(entry: Entry, now: float) -> Hashable:
-    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait has a
-    key of its own.
+    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait, or
+    whose pods still come, has a key of its own.
+
+    It is made for many passes, so it lacks those parts of `alike` that change from pass to pass. In each pass, the jobs
+    that are `singular` are added to the `Queue` by themselves.
     """
-    demand = entry.demand
-    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now
-    if entry.loses_members or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
+    demand, next_size = entry.demand, entry.next_size or 0
+    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now or entry.delayed_at(next_size, now)
+    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.master, entry.worker, entry.missing(entry.next_size or 0), demand.preemptible, entry.takes(now)
+    return entry.kind, entry.missing(next_size), entry.takes(now)
 
 
 class Growers:
@@ -71,23 +74,23 @@ class Growers:
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `touched` is a group
-    of its own.
+    """The jobs of one account in their order, while they grow. A job that the pass has `touched`, or that is added, is
+    a group of its own.
     """
 
     def __init__(self, groups: _Groups, touched: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
         self._heads: dict[Hashable, _Placed] = {}
         self._touched = touched
-        self._again: set[Entry] = set()
+        self._alone: set[Entry] = set()
         for key in groups:
             self._advance(key)
 
     def add(self, entry: Entry) -> None:
-        """Add a job that was touched, again if it is in already."""
-        self._again.add(entry)
+        """Add a job by itself, again if it is in already."""
+        self._alone.add(entry)
         if may_grow(entry):
-            key = "touched", entry.demand.uid
+            key = "alone", entry.demand.uid
             self._groups[key] = iter([(turn(entry), entry)])
             self._advance(key)
 
@@ -96,10 +99,10 @@ class Queue:
         while self._heads:
             key = min(self._heads, key=lambda key: self._heads[key][0])
             entry = self._heads[key][1]
-            if entry not in self._touched or key == ("touched", entry.demand.uid):
+            if key == ("alone", entry.demand.uid) or not (entry in self._touched or entry in self._alone):
                 return key, entry
             self._advance(key)
-            if entry not in self._again:
+            if entry not in self._alone:
                 self.add(entry)
         return None
 

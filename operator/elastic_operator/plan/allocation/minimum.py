@@ -7,10 +7,11 @@ holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
+from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
@@ -25,16 +26,13 @@ MAX_NEW_PLACES = 32
 A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
 pod that got a place is nominated, and that wakes the loop.
 """
-Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
-"""By shapes, team and priority: the number of workers that could not be placed, even at others' cost.
-
-Later takers of the same kind cannot be placed either. Pending pods are kept apart by what kube-scheduler would evict
-for them by itself.
-"""
 
 
-def serve_minimum(state: AllocationState, entry: Entry, hopeless: Hopeless) -> None:
-    """Give the job its minimum, or leave it what it has."""
+def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> None:
+    """Give the job its minimum, or leave it what it has.
+
+    `hopeless` has the numbers of workers that could not be placed, with a master, even at others' cost.
+    """
     if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
@@ -54,7 +52,7 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
         state.keep_again(entry, entry.minimum)
 
 
-def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
+def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
@@ -71,20 +69,18 @@ def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
     if entry.demand.provisioning_pods or not entry.takes(state.now):
         return False
     pending = entry.pending
-    foreign = (pending.preempts, pending.priority) if pending else None
-    shapes = (entry.team, entry.demand.priority, foreign, entry.master if master else None, entry.worker)
     if pending and _goes_where_reserved(state, entry, pending):
         return True
-    going_on = state.preemptions.goes_on(entry)
-    is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (pending and not state.serving and state.new_places >= MAX_NEW_PLACES):
+    key = None if entry.size else alike(state, entry)
+    if key and hopeless.covers(key, workers):
+        return False
+    if pending and not state.serving and state.new_places >= MAX_NEW_PLACES:
         return False
     if _preempt_any(state, entry, only=None):
         state.new_places += pending is not None
         return True
-    alone = state.spares_whole_jobs(entry) or going_on
-    if not entry.kept and entry.demand.preemptible and not alone:
-        hopeless[shapes] = workers
+    if key:
+        hopeless.add(key, workers)
     return False
 
 

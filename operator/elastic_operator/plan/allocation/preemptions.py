@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry
@@ -16,6 +16,7 @@ class Preemptions:
 
     `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all:
     `evictions` counts those that go. `over_limit` has the takers that a limit on evictions allows no more.
+    `known_takers` are the uids of takers for which pods went lately, or for which a part of a limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -26,6 +27,7 @@ class Preemptions:
         self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
         self.evictions = EvictionCount(limits.gone)
         self.over_limit: dict[Entry, OverLimit] = {}
+        self.known_takers = frozenset(taker.uid for taker in (*self.evictions.going_on, limits.first) if taker)
 
     def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
         """Record that `taker` took these members of the owner."""
@@ -87,6 +89,13 @@ class Preemptions:
     def goes_on(self, taker: Entry) -> bool:
         """Whether pods were deleted for the taker within the last minute."""
         return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
+
+    def limits_on(self, taker: Entry) -> Hashable:
+        """What the limits on evictions hold against this taker, or for it, beside what they hold against its team."""
+        if not (self.evictions.in_all or self._limits.first):
+            return None
+        who = taker_of(taker)
+        return self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 

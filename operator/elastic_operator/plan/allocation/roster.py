@@ -71,6 +71,10 @@ class Roster:
         """The entry of a job."""
         return self._by_uid[uid]
 
+    def find(self, uid: str) -> Entry | None:
+        """The entry of a job or pending pod; None if there is none."""
+        return self._by_uid.get(uid)
+
     def _entry(self, one: JobDemand | PendingPod) -> Entry:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one

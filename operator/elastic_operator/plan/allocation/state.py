@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
-from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
@@ -36,8 +37,9 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. `serial` is
-    the number of times that the state was renewed: what was read from it before holds no more.
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. An option
+    only gets dearer while pods are taken, so `options` are kept for a round (44), until `give_up` undoes that. `serial`
+    is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -73,9 +75,8 @@ class AllocationState:
         self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
-        self.given: dict[Hashable, tuple[int, int]] = {}
+        self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-        self.requested_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -189,6 +190,12 @@ class AllocationState:
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
+
+    def give_up(self, mark: int) -> None:
+        """Undo a try to preempt. Options that got dearer by it are cheaper again."""
+        if self.journal.mark() > mark:
+            self.options.clear()
+        self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
@@ -47,15 +48,11 @@ class Options:
         return self._first_that_still_is(self._known[role], role, taking)
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
-        """The options found for a taker of the same team and rank, if this taker has no pods of its own to
-        give (44).
-        """
+        """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
         taker = self._taker
         if taker.size or self._only is not None:
             return self._look(role, taking)
-        pending = taker.pending and (taker.pending.preempts, taker.pending.priority)
-        spares = self._state.spares_whole_jobs(taker)
-        key = (taker.team, taker.demand.priority, pending, taker.requirements(role), need, self._victims.kind, spares)
+        key = alike(self._state, taker), taker.requirements(role), need, self._victims.kind
         if key not in self._state.options:
             self._state.options[key] = self._look(role, taking)
         return self._state.options[key]

@@ -38,7 +38,7 @@ def preempt(
         went = (member.uid for _, member in taker.took[took:])
         if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
-    state.journal.roll_back(mark)
+    state.give_up(mark)
     return False
 
 

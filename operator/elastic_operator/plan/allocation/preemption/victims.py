@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
@@ -244,20 +245,15 @@ def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int
 
 
 def given_within_team(state: AllocationState, taker: Entry) -> int:
-    """The GPUs that all jobs of the taker's team have to give for the taker's minimum.
-
-    Takers without pods share the answer until something changes, because thousands of them may wait (38).
-    """
+    """The GPUs that all jobs of the taker's team have to give for the taker's minimum."""
     account = taker.account
     assert account is not None, "called for takers that are charged for GPUs"
-    key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
+    key = taker if taker.size else alike(state, taker)
     known = state.given.get(key)
-    if taker.size or known is None or known[0] != now:
-        given = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
-        if taker.size:
-            return given
-        known = state.given[key] = now, given
-    return known[1]
+    if known is None:
+        known = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
+        state.given.put(key, known)
+    return known
 
 
 def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
