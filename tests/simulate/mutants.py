@@ -173,7 +173,7 @@ class _Unasked(Taking):
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
-    kind, taker = _Unasked if victims._taker.pending else Taking, victims._taker.account
+    kind, taker = _Unasked if victims._taker.is_pending_pod else Taking, victims._taker.account
     return kind(taker, need, growing=victims._growing) if taker else None
 
 

@@ -92,7 +92,7 @@ def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, fo
         found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
         going = [(uid, owner.team, taker) for uid, owner, taker in state.preemptions.going()]
         assert found.evicted_for == {
-            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.pending
+            uid: taker_of(taker) for uid, team, taker in going if team != taker.team or taker.is_pending_pod
         }
         assert state.preemptions.evictions.in_all == len(found.evicted_for)
 

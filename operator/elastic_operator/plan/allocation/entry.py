@@ -65,26 +65,33 @@ class Entry:
     """The pods that this entry took, each with its owner."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
+    gang: str = ""
+    """The gang of the pending pod; "" for a job and for a pod that is on its own."""
+    may_be_split: bool = False
+    """Whether the pending pod is of a gang that may get a part of its places."""
+    reserved_node: str = ""
+    """The node that the operator has nominated the pending pod for; "" for none."""
+    promised_node: str = ""
+    """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
     at_rest: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
     @property
     def kind(self) -> tuple[object, ...]:
         """What the entry has in common with others that may go where it may, and take from the same (`alike`)."""
-        demand, pending = self.demand, self.pending
-        foreign = pending and (pending.preempts, pending.reserved)
+        demand, foreign = self.demand, self.pending and (self.pending.preempts, self.reserved_node)
         whose = self.team, self.account, demand.flavor
         return *whose, self.master, self.worker, demand.priority, demand.preemptible, foreign
 
     @property
-    def gang(self) -> str:
-        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-        return self.pending.gang if self.pending else ""
+    def is_pending_pod(self) -> bool:
+        """Whether the entry is a pending pod of others: kube-scheduler binds it to idle GPUs whatever a quota says."""
+        return self.pending is not None
 
-    @property
-    def promised(self) -> bool:
-        """Whether the entry is a pending pod that a node is kept for."""
-        return self.pending is not None and self.pending.promised
+    def has_kube_scheduler_preempt(self, other: Entry) -> bool:
+        """Whether the entry is a pending pod for which kube-scheduler itself would preempt a pod of that job."""
+        preempts = self.pending is not None and self.pending.preempts
+        return preempts and self.demand.priority > min(other.demand.pod_priorities)
 
     @property
     def size(self) -> int:
@@ -129,7 +136,7 @@ class Entry:
 
     def is_foreign(self, other: Entry) -> bool:
         """Whether the other entry is of another team, or a pending pod of others: what goes for it is an eviction."""
-        return other.team != self.team or other.pending is not None
+        return other.team != self.team or other.is_pending_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
         """What the entry lacks for `size`: whether the master, and how many workers."""

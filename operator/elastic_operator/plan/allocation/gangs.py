@@ -59,7 +59,7 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 
 
 def _is_split(gang: set[Entry]) -> bool:
-    if any(entry.pending and entry.pending.may_be_split for entry in gang):
+    if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not entry.promised for entry in gang)
+    placed = any(entry.served and not entry.promised_node for entry in gang)
     return placed and not all(entry.served for entry in gang)

@@ -17,7 +17,6 @@ from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
@@ -64,20 +63,19 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that the room is not what it looks like
     master, workers = entry.missing(entry.minimum)
-    if (refused is None or entry.pending) and seat_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.takes(state.now):
         return False
-    pending = entry.pending
-    if pending and _goes_where_reserved(state, entry, pending):
+    if _goes_where_reserved(state, entry):
         return True
     key = None if entry.size else alike(state, entry)
     if key and hopeless.covers(key, workers):
         return False
-    if pending and not state.serving and state.new_places >= MAX_NEW_PLACES:
+    if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
         return False
     if _preempt_any(state, entry, only=None):
-        state.new_places += pending is not None
+        state.new_places += entry.is_pending_pod
         return True
     if key:
         hopeless.add(key, workers)
@@ -96,15 +94,15 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: Entry, pending: PendingPod) -> bool:
+def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
-    node = state.board.number.get(pending.reserved)
+    node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
 
 
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
-    """Whether the entry may use `need` idle GPUs. For a foreign pod it always may: kube-scheduler does not ask."""
-    return entry.pending is not None or state.refusal(entry, need, *IDLE) is None
+    """Whether the entry may use `need` idle GPUs."""
+    return entry.is_pending_pod or state.refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: Entry) -> list[list[str]]:
@@ -117,7 +115,7 @@ def _orders(entry: Entry) -> list[list[str]]:
 def starves(state: AllocationState, entry: Entry) -> bool:
     """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
     since = entry.demand.waiting_since
-    return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
+    return bool(since) and state.now >= since + state.snapshot.starvation_seconds
 
 
 def reserve(state: AllocationState, entry: Entry) -> None:

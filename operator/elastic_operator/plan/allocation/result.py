@@ -88,8 +88,8 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.roster.entries if entry.pending and not entry.pending.nominated]
-        return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
+        placed = (entry for entry in self._state.roster.entries if entry.is_pending_pod and entry.seats)
+        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
@@ -132,11 +132,11 @@ class Allocation(Mapping[str, Grant]):
     def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         takers = set(self._takers.get(uid, {}).values())
-        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if one.pending is None)
+        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if not one.is_pending_pod)
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.pending for taker in self._takers.get(uid, {}).values())
+        return any(taker.is_pending_pod for taker in self._takers.get(uid, {}).values())
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
@@ -168,18 +168,16 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    assert entry.pending is not None, "called for foreign pods only"
     node = entry.seats[0].node
     gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
-    pending = entry.pending
     return Nomination(
-        uid=pending.uid,
-        namespace=pending.namespace,
-        name=pending.name,
+        uid=entry.demand.uid,
+        namespace=entry.demand.namespace,
+        name=entry.demand.name,
         node=state.board.nodes[node].name,
         victims=tuple(member.uid for _, member in gone),
         evicts_from=_named(owner for owner, _ in gone),
-        reserved=pending.reserved,
+        reserved=entry.reserved_node,
     )
 
 

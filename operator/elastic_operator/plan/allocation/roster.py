@@ -81,6 +81,9 @@ class Roster:
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         team = self._accounts.team_of(job.namespace)
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
+        if pending:
+            entry.gang, entry.may_be_split, entry.reserved_node = pending.gang, pending.may_be_split, pending.reserved
+            entry.promised_node = pending.reserved or pending.nominated
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -144,9 +147,9 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 def _needs_preprocessing(entry: Entry) -> bool:
     """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
+    if entry.promised_node:
+        return True
     demand = entry.demand
-    if entry.pending is not None:
-        return entry.pending.promised
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
     return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
 

@@ -122,7 +122,7 @@ class Minima:
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
-        may_be_split = all(entry.pending and entry.pending.may_be_split for entry in gang)
+        may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
                 serve_gang(state, gang, self._hopeless)

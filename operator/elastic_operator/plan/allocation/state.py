@@ -168,9 +168,8 @@ class AllocationState:
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
         is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
         """
-        pending = entry.pending
-        node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
-        if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
+        node = self.board.number.get(entry.promised_node)
+        if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
@@ -327,7 +326,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
         self.touched.add(entry)
 
 

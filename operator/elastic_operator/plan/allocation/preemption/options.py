@@ -102,7 +102,7 @@ class Options:
         dropped.
         """
         state, taker, victims = self._state, self._taker, self._victims
-        if taker.pending and _is_promised(state, node, taker):
+        if taker.is_pending_pod and _is_promised(state, node, taker):
             return None
         pool, chosen = list(victims.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, taker, role, node, pool):
@@ -132,9 +132,9 @@ def _is_promised(state: AllocationState, node: int, taker: Entry) -> bool:
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.pending)
+    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.is_pending_pod)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
-    return any(other.promised or other.took for other in others)
+    return any(other.promised_node or other.took for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:

@@ -44,7 +44,7 @@ def preempt(
 
 def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, victims: Victims) -> bool:
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
-    if taker.pending:
+    if taker.is_pending_pod:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
         offers = Offers(victims, refused.account)
@@ -153,5 +153,5 @@ def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Sea
     """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
     count: a try that is rolled back changes it.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised_node]
     return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))

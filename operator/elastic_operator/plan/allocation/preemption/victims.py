@@ -172,11 +172,11 @@ class Victims:
         taker = self._taker
         if entry is taker:
             return not self._growing
-        if entry.pending is not None:
-            return bool(entry.seats) and not entry.promised and entry.account in self._givers
-        if not entry.demand.preemptible or (taker.pending and not self._state.snapshot.reclaiming):
+        if entry.is_pending_pod:
+            return bool(entry.seats) and not entry.promised_node and entry.account in self._givers
+        if not entry.demand.preemptible or (taker.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
-        if taker.pending and taker.pending.preempts and taker.pending.priority > min(entry.demand.pod_priorities):
+        if taker.has_kube_scheduler_preempt(entry):
             return False
         if self._in_team(entry):
             return not self._growing
