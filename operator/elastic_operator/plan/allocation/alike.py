@@ -21,7 +21,7 @@ def alike(state: AllocationState, entry: Entry) -> Hashable:
     return (
         entry.kind,
         entry.takes(state.now),
-        state.spares_whole_jobs(entry),
+        state.may_take_whole_jobs(entry),
         entry.times_preempted,
         bool(state.serving),
         state.preemptions.limits_on(entry),

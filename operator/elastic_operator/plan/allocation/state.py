@@ -276,9 +276,9 @@ class AllocationState:
         node = owner.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in owner.kept
 
-    def spares_whole_jobs(self, entry: Entry) -> bool:
-        """Whether the entry may preempt no whole job in this pass, because it would lose the room again (112)."""
-        return entry.demand.uid in self.in_vain
+    def may_take_whole_jobs(self, entry: Entry) -> bool:
+        """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
+        return entry.demand.uid not in self.in_vain
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""

@@ -217,7 +217,7 @@ class Victims:
     def _may_go_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
             return _yields_to(self._state, entry, self._taker)
-        if self._state.spares_whole_jobs(self._taker):
+        if not self._state.may_take_whole_jobs(self._taker):
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
@@ -258,7 +258,7 @@ def given_within_team(state: AllocationState, taker: Entry) -> int:
 
 def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
     """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
-    if state.spares_whole_jobs(taker):
+    if not state.may_take_whole_jobs(taker):
         return False
     if entry.demand.priority != taker.demand.priority:
         return entry.demand.priority < taker.demand.priority
