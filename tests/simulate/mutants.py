@@ -143,8 +143,8 @@ def _always(*_args: Any, **_more: Any) -> bool:
     return True
 
 
-def _only_for_guarantees(taking: Taking, victim: Account, _gpus: int, **_more: Any) -> bool:
-    ours, theirs = apart(taking.taker, victim)
+def _only_for_guarantees(taking: Taking, giver: Account, _gpus: int, **_more: Any) -> bool:
+    ours, theirs = apart(taking.taker, giver)
     within = all(account.used + taking.need <= account.guaranteed for account in ours)
     return within and all(account.used > account.guaranteed for account in theirs)
 

@@ -62,7 +62,7 @@ class Entry:
     takers: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
     took: tuple[tuple[Entry, Member], ...] = ()
-    """The pods that this entry took, each with its owner."""
+    """The pods that this entry took, each with its giver."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
     gang: str = ""

@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Preemptions:
     """The pods of jobs that were preempted in one pass.
 
-    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all:
+    `pods` maps each of them (uid) to its giver, the pod, and the last taker. Its giver may keep it after all:
     `evictions` counts those that go. `over_limit` has the takers that a limit on evictions allows no more.
     `known_takers` are the uids of takers for which pods went lately, or for which a part of a limit is kept.
 
@@ -29,16 +29,16 @@ class Preemptions:
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_takers = frozenset(taker.uid for taker in (*self.evictions.going_on, limits.first) if taker)
 
-    def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
-        """Record that `taker` took these members of the owner."""
-        if owner is taker:
+    def note(self, giver: Entry, members: Iterable[Member], taker: Entry) -> None:
+        """Record that `taker` took these members of the giver."""
+        if giver is taker:
             return
-        self._journal.set(owner, "times_preempted", owner.times_preempted + (owner.team != taker.team))
-        self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
-        more = tuple((owner, member) for member in members)
+        self._journal.set(giver, "times_preempted", giver.times_preempted + (giver.team != taker.team))
+        self._journal.set(giver, "takers", tuple(dict.fromkeys((*giver.takers, taker))))
+        more = tuple((giver, member) for member in members)
         self._journal.set(taker, "took", (*taker.took, *more))
         for _, member in more:
-            self._attribute(owner, member, taker)
+            self._attribute(giver, member, taker)
 
     def changed(self, uid: str, *, goes: bool) -> None:
         """A pod is released, or kept after all: count it accordingly if it was taken."""
@@ -46,24 +46,22 @@ class Preemptions:
             self._count(uid, goes=goes)
 
     def going(self) -> Iterator[tuple[str, Entry, Entry]]:
-        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
-        for uid, (owner, member, taker) in self.pods.items():
-            if not self._keeps(owner, member):
-                yield uid, owner, taker
+        """Yield each pod (uid) that goes for somebody else, with its giver and its taker."""
+        for uid, (giver, member, taker) in self.pods.items():
+            if not self._keeps(giver, member):
+                yield uid, giver, taker
 
-    def note_given_back(self, owner: Entry) -> None:
-        """Record that the owner has got back what it had: the pods that it took now go for the entries that took from
-        it.
-        """
-        took = owner.took
-        self._journal.set(owner, "took", ())
-        for loser, member in took:
-            there = [taker for taker in owner.takers if loser.at.get(member.uid) in taker.near] or owner.takers
-            others = [taker for taker in loser.takers if taker is not owner]
-            self._journal.set(loser, "takers", tuple(dict.fromkeys((*others, *there))))
+    def note_given_back(self, entry: Entry) -> None:
+        """Record that the entry has got back what it had: the pods that it took now go for those that took from it."""
+        took = entry.took
+        self._journal.set(entry, "took", ())
+        for giver, member in took:
+            there = [taker for taker in entry.takers if giver.at.get(member.uid) in taker.near] or entry.takers
+            others = [taker for taker in giver.takers if taker is not entry]
+            self._journal.set(giver, "takers", tuple(dict.fromkeys((*others, *there))))
             for taker in there:
-                self._journal.set(taker, "took", (*taker.took, (loser, member)))
-                self._attribute(loser, member, taker)
+                self._journal.set(taker, "took", (*taker.took, (giver, member)))
+                self._attribute(giver, member, taker)
 
     def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
         """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
@@ -71,19 +69,19 @@ class Preemptions:
         False if the limits let fewer pods go for the heir; the caller then rolls back.
         """
         lacking, passed, rest = gpus, [], []
-        for owner, member in taker.took:
-            is_there = owner.at.get(member.uid) == node and owner is not heir
-            if is_there and lacking > 0 and not self._keeps(owner, member):
-                passed.append((owner, member))
+        for giver, member in taker.took:
+            is_there = giver.at.get(member.uid) == node and giver is not heir
+            if is_there and lacking > 0 and not self._keeps(giver, member):
+                passed.append((giver, member))
                 lacking -= member.gpus
             else:
-                rest.append((owner, member))
+                rest.append((giver, member))
         self._journal.set(taker, "took", tuple(rest))
-        for owner, member in passed:
-            others = [one for one in owner.takers if one is not taker or any(loser is owner for loser, _ in rest)]
-            self._journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
-            self._journal.set(heir, "took", (*heir.took, (owner, member)))
-            self._attribute(owner, member, heir)
+        for giver, member in passed:
+            others = [one for one in giver.takers if one is not taker or any(left is giver for left, _ in rest)]
+            self._journal.set(giver, "takers", tuple(dict.fromkeys((*others, heir))))
+            self._journal.set(heir, "took", (*heir.took, (giver, member)))
+            self._attribute(giver, member, heir)
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
     def goes_on(self, taker: Entry) -> bool:
@@ -122,9 +120,9 @@ class Preemptions:
 
     # -- who took which pod --------------------------------------------------------------------------------------------
 
-    def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
+    def _attribute(self, giver: Entry, member: Member, taker: Entry) -> None:
         change = partial(self._set, member.uid)
-        self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
+        self._journal.do(partial(change, (giver, member, taker)), undo=partial(change, self.pods.get(member.uid)))
 
     def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
         if taken is None:
@@ -136,5 +134,5 @@ class Preemptions:
 
     def _count(self, uid: str, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction."""
-        owner, _, taker = self.pods[uid]
-        self.evictions.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)
+        giver, _, taker = self.pods[uid]
+        self.evictions.put(uid, taker_of(taker) if goes and giver.is_foreign(taker) else None)

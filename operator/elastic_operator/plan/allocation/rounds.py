@@ -1,7 +1,7 @@
-"""The order in which jobs are served: by right, then by standing, then by the order within each team (32).
+"""The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
 Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
-The team that stands lowest relative to its fair share is served next, one job or one step at a time.
+The team with the lowest share value is served next, one job or one step at a time.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team that stands lowest, its first job first. While nothing moves, the same team stands lowest."""
+    """Serve the team with the lowest share value, its first job first. While nothing changes, it is the same team."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)

@@ -271,10 +271,10 @@ class AllocationState:
                 return
             self.release(entry, member)
 
-    def keeps(self, owner: Entry, member: Member) -> bool:
+    def keeps(self, entry: Entry, member: Member) -> bool:
         """Whether that job keeps that member now."""
-        node = owner.at.get(member.uid)
-        return member.uid in self.residents[node] if node is not None else member in owner.kept
+        node = entry.at.get(member.uid)
+        return member.uid in self.residents[node] if node is not None else member in entry.kept
 
     def may_take_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""

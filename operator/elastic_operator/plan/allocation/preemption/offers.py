@@ -1,7 +1,7 @@
 """The units that the jobs under one account give, the weakest first, listed once for all that is taken.
 
-While units go, the order of two units changes only with how far their teams stand beyond their shares. So units whose
-order cannot change are kept in one heap, and only the first ones of the heaps are compared.
+While units go, the order of two units changes only with the share values of their teams. So units whose order cannot
+change are kept in one heap, and only the first ones of the heaps are compared.
 """
 
 from __future__ import annotations

@@ -154,21 +154,21 @@ def _needed(state: AllocationState, taker: Entry, role: str, node: int, chosen: 
 
 
 def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team furthest beyond, and of low
-    priority.
+    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
+    low priority.
 
     For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
     parts on others for nothing (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
-    cost, excess, *weakness = strength(worst, taking)
+    cost, value, *weakness = strength(worst, taking)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
         first, then = (
-            (lost, (excess, worst.entry.demand.priority)) if gang else ((excess, worst.entry.demand.priority), lost)
+            (lost, (value, worst.entry.demand.priority)) if gang else ((value, worst.entry.demand.priority), lost)
         )
         return cost, *first, *then, *weakness, node
-    return cost, *lost, excess, *weakness, node
+    return cost, *lost, value, *weakness, node
 
 
 def _fits_without(state: AllocationState, taker: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:

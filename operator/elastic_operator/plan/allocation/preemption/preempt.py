@@ -137,14 +137,14 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         if len(moved) == len(seats):
             state.journal.roll_back(mark)
             return None
-        owner, seat = seats[len(moved)]
-        state.unseat(owner, seat)
-        moved.append((owner, seat.role))
+        other, seat = seats[len(moved)]
+        state.unseat(other, seat)
+        moved.append((other, seat.role))
     state.restore(entry, member)
     if all(
-        seat_all(state, owner, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for owner, role in moved
+        seat_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
     ):
-        return [owner for owner, _ in moved]
+        return [other for other, _ in moved]
     state.journal.roll_back(mark)
     return None
 

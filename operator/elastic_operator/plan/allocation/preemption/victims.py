@@ -82,9 +82,9 @@ class Unit:
 
 
 def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
-    """Sort key: cheap kinds first, then the team furthest beyond its fair share, then the weakest."""
-    excess = taking.excess(unit.entry.account) if taking and unit.entry.account else -1.0
-    return unit.cost, -excess, *unit.weakness
+    """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
+    value = taking.share_value(unit.entry.account) if taking and unit.entry.account else -1.0
+    return unit.cost, -value, *unit.weakness
 
 
 class Victims:
@@ -128,7 +128,7 @@ class Victims:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
+        return sorted(able, key=lambda c: (-taking.share_value(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each by itself. The caller checks again which of them may go together."""
