@@ -24,6 +24,19 @@ class Seat(NamedTuple):
     ready: bool
 
 
+class Preemption(NamedTuple):
+    """A pod that a job, the giver, was to give up for another entry."""
+
+    giver: Entry
+    pod: Member
+    taker: Entry
+
+    @property
+    def stands(self) -> bool:
+        """Whether the pod goes; else its giver keeps it after all."""
+        return self.pod not in self.giver.kept
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One job, or one pending pod of others, in this pass: what it keeps, and what it gets.
@@ -61,8 +74,8 @@ class Entry:
     """The number of times that another team took pods of the entry in this pass."""
     takers: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
-    took: tuple[tuple[Entry, Member], ...] = ()
-    """The pods that this entry took, each with its giver."""
+    took: tuple[Preemption, ...] = ()
+    """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
     gang: str = ""

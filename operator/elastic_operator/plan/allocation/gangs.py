@@ -45,7 +45,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany)
         if not entry.served:
             break
     else:
-        taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
+        taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
         if not state.preemptions.is_over_limit(gang[0], taken):
             return True
     state.give_up(mark)

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Set
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 
 Turn = tuple[bool, int, int, float, str]
-_Placed = tuple[Turn, Entry]
+
+
+class _Placed(NamedTuple):
+    turn: Turn
+    entry: Entry
+
+
 _Groups = dict[Hashable, list[_Placed]]
+_turn = attrgetter("turn")
 
 
 def turn(entry: Entry) -> Turn:
@@ -51,7 +59,7 @@ class Growers:
         """Put a job in."""
         key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=itemgetter(0))
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_turn)
 
     def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
@@ -60,7 +68,7 @@ class Growers:
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=itemgetter(0))]
+        del group[bisect_left(group, place, key=_turn)]
         if not group:
             del groups[key]
 
@@ -91,14 +99,14 @@ class Queue:
         self._alone.add(entry)
         if may_grow(entry):
             key = "alone", entry.demand.uid
-            self._groups[key] = iter([(turn(entry), entry)])
+            self._groups[key] = iter([_Placed(turn(entry), entry)])
             self._advance(key)
 
     def first(self) -> tuple[Hashable, Entry] | None:
         """The next job, and its group."""
         while self._heads:
-            key = min(self._heads, key=lambda key: self._heads[key][0])
-            entry = self._heads[key][1]
+            key = min(self._heads, key=lambda key: self._heads[key].turn)
+            entry = self._heads[key].entry
             if key == ("alone", entry.demand.uid) or not (entry in self._touched or entry in self._alone):
                 return key, entry
             self._advance(key)
@@ -116,11 +124,11 @@ class Queue:
         del self._heads[key], self._groups[key]
 
     def _advance(self, key: Hashable) -> None:
-        entry: _Placed | None = next(self._groups[key], None)
-        if entry is None:
+        placed: _Placed | None = next(self._groups[key], None)
+        if placed is None:
             self._heads.pop(key, None)
         else:
-            self._heads[key] = entry
+            self._heads[key] = placed
 
 
 def may_grow(entry: Entry) -> bool:

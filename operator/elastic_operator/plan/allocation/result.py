@@ -55,7 +55,7 @@ class Allocation(Mapping[str, Grant]):
                 why.wake_at,
                 takers=_named(takers),
                 reclaimed=any(map(entry.is_foreign, takers)),
-                givers=_named(g for g, member in entry.took if member not in g.kept and g.team != entry.team),
+                givers=_named(one.giver for one in entry.took if one.stands and one.giver.team != entry.team),
             )
         return self._grants[uid]
 
@@ -115,8 +115,8 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for uid, giver, taker in self._state.preemptions.going():
-            found.setdefault(giver.demand.uid, {})[uid] = taker
+        for one in self._state.preemptions.going():
+            found.setdefault(one.giver.demand.uid, {})[one.pod.uid] = one.taker
         return found
 
     @cached_property
@@ -145,11 +145,11 @@ class Allocation(Mapping[str, Grant]):
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
-        return any(member not in giver.kept for giver, member in self._entries[uid].took)
+        return any(one.stands for one in self._entries[uid].took)
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        return sum(member.gpus for giver, member in self._entries[uid].took if member not in giver.kept)
+        return sum(one.pod.gpus for one in self._entries[uid].took if one.stands)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
@@ -169,14 +169,14 @@ class Allocation(Mapping[str, Grant]):
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
     node = entry.seats[0].node
-    gone = [(giver, member) for giver, member in entry.took if member not in giver.kept]
+    gone = [one for one in entry.took if one.stands]
     return Nomination(
         uid=entry.demand.uid,
         namespace=entry.demand.namespace,
         name=entry.demand.name,
         node=state.board.nodes[node].name,
-        victims=tuple(member.uid for _, member in gone),
-        evicts_from=_named(giver for giver, _ in gone),
+        victims=tuple(one.pod.uid for one in gone),
+        evicts_from=_named(one.giver for one in gone),
         reserved=entry.reserved_node,
     )
 

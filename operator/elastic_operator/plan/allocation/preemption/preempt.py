@@ -35,7 +35,7 @@ def preempt(
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
-        went = (member.uid for _, member in taker.took[took:])
+        went = (one.pod.uid for one in taker.took[took:])
         if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
     state.give_up(mark)
