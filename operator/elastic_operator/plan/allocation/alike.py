@@ -14,18 +14,17 @@ from elastic_operator.plan.allocation.state import AllocationState
 
 
 def alike(state: AllocationState, entry: Entry) -> Hashable:
-    """The key of all that an answer about the entry depends on, beside its pods, the sizes in question, and the state.
+    """The key of entries that may go where this one may, and take from whom it may, beside the limits on evictions.
 
     Who uses it leaves out entries whose own pods matter, or adds what else is asked: a size, a number of pods.
     """
-    return (
-        entry.kind,
-        entry.takes(state.now),
-        state.may_take_whole_jobs(entry),
-        entry.times_preempted,
-        bool(state.serving),
-        state.preemptions.limits_on(entry),
-    )
+    takes = entry.takes(state.now), state.may_take_whole_jobs(entry)
+    return entry.kind, takes, entry.times_preempted, bool(state.serving)
+
+
+def refused_alike(state: AllocationState, entry: Entry) -> Hashable:
+    """The key of entries to which what this one wants is refused as well, by the limits on evictions too."""
+    return alike(state, entry), state.preemptions.limits_on(entry)
 
 
 def singular(state: AllocationState) -> set[Entry]:

@@ -48,7 +48,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany)
         taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
         if not state.preemptions.is_over_limit(gang[0], taken):
             return True
-    state.give_up(mark)
+    state.undo_preemption(mark)
     state.new_places = places
     return False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 from elastic_operator.plan.allocation.accounts import Tier
-from elastic_operator.plan.allocation.alike import alike
+from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
 from elastic_operator.plan.allocation.pass_memo import TooMany
@@ -93,7 +93,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key = alike(state, entry), master
+    key = refused_alike(state, entry), master
     if too_many.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers

@@ -23,7 +23,7 @@ class _Placed(NamedTuple):
 
 
 _Groups = dict[Hashable, list[_Placed]]
-_turn = attrgetter("turn")
+_by_turn = attrgetter("turn")
 
 
 def turn(entry: Entry) -> Turn:
@@ -59,7 +59,7 @@ class Growers:
         """Put a job in."""
         key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_turn)
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
 
     def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
@@ -68,7 +68,7 @@ class Growers:
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=_turn)]
+        del group[bisect_left(group, place, key=_by_turn)]
         if not group:
             del groups[key]
 

@@ -7,7 +7,7 @@ holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.alike import alike
+from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
@@ -69,7 +69,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         return False
     if _goes_where_reserved(state, entry):
         return True
-    key = None if entry.size else alike(state, entry)
+    key = None if entry.size else refused_alike(state, entry)
     if key and hopeless.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:

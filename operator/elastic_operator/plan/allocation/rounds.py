@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.alike import alike, singular
+from elastic_operator.plan.allocation.alike import refused_alike, singular
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
 from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
@@ -168,7 +168,7 @@ def _key(state: AllocationState, entry: Entry) -> Hashable | None:
     if entry.size or entry.preempted or entry.demand.provisioning_pods:
         return None
     waits = entry.failed_at(entry.minimum, state.now), starves(state, entry)
-    return alike(state, entry), entry.minimum, waits
+    return refused_alike(state, entry), entry.minimum, waits
 
 
 def _waits(entry: Entry) -> bool:

@@ -37,9 +37,9 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. An option
-    only gets dearer while pods are taken, so `options` are kept for a round (44), until `give_up` undoes that. `serial`
-    is the number of times that the state was renewed: what was read from it before holds no more.
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. While pods
+    are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
+    `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -190,7 +190,7 @@ class AllocationState:
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
 
-    def give_up(self, mark: int) -> None:
+    def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
             self.options.clear()

@@ -38,7 +38,7 @@ def preempt(
         went = (one.pod.uid for one in taker.took[took:])
         if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
-    state.give_up(mark)
+    state.undo_preemption(mark)
     return False
 
 
