@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ class Entry:
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
+    kind: Hashable = None
+    """What the entry has in common with others that may go where it may, and take from the same (`alike`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)
@@ -88,13 +91,6 @@ class Entry:
     """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
     at_rest: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What the entry has in common with others that may go where it may, and take from the same (`alike`)."""
-        demand, foreign = self.demand, self.pending and (self.pending.preempts, self.reserved_node)
-        whose = self.team, self.account, demand.flavor
-        return *whose, self.master, self.worker, demand.priority, demand.preemptible, foreign
 
     @property
     def is_pending_pod(self) -> bool:

@@ -18,18 +18,14 @@ class Journal:
 
     def __init__(self) -> None:
         self._undo: list[tuple[int, Callable[[], object]]] = []
-        self.moves = 0
-
-    @property
-    def version(self) -> int:
-        """The number of the last change that stands; 0 without one."""
-        return self._undo[-1][0] if self._undo else 0
+        self.moves = self.version = 0
 
     def do(self, change: Callable[[], object], *, undo: Callable[[], object]) -> None:
         """Make a change, and know how to undo it."""
         change()
+        self._undo.append((self.version, undo))
         self.moves += 1
-        self._undo.append((self.moves, undo))
+        self.version = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
         """Give an attribute of an entry or an account another value."""
@@ -43,4 +39,5 @@ class Journal:
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""
         while len(self._undo) > mark:
-            self._undo.pop()[1]()
+            self.version, undo = self._undo.pop()
+            undo()

@@ -87,6 +87,9 @@ class Roster:
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
+        foreign = pending and (pending.preempts, pending.reserved)
+        rights = job.flavor, job.priority, job.preemptible, foreign
+        entry.kind = team, entry.account, master, worker, rights
         entry.sizes = _allowed_sizes(entry)
         entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)

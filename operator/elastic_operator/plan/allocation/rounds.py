@@ -165,9 +165,10 @@ def _key(state: AllocationState, entry: Entry) -> Hashable | None:
     """A key that is equal for entries that are tried for their minimum in the same way while nothing changes; None for
     an entry that has pods of its own.
     """
-    if entry.size or entry.preempted or entry.demand.provisioning_pods:
+    demand = entry.demand
+    if entry.size or entry.preempted or demand.provisioning_pods:
         return None
-    waits = entry.failed_at(entry.minimum, state.now), starves(state, entry)
+    waits = demand.failed_size, demand.failed_until, starves(state, entry)
     return refused_alike(state, entry), entry.minimum, waits
 
 
