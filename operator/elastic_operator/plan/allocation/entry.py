@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -54,8 +53,8 @@ class Entry:
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
-    kind: Hashable = None
-    """What the entry has in common with others that may go where it may, and take from the same (`alike`)."""
+    kind: int = 0
+    """A number for all entries that may go where this one may, and take from the same (`alike`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
@@ -32,6 +32,7 @@ class Roster:
         self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
+        self._kinds: dict[Hashable, int] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -89,7 +90,7 @@ class Roster:
             self.by_account.setdefault(entry.account, []).append(entry)
         foreign = pending and (pending.preempts, pending.reserved)
         rights = job.flavor, job.priority, job.preemptible, foreign
-        entry.kind = team, entry.account, master, worker, rights
+        entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
         entry.sizes = _allowed_sizes(entry)
         entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
