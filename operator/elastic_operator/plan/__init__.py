@@ -25,7 +25,7 @@ Of quotas:
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
-    standing        use relative to fair share; the team that stands lowest is served next (kueue: share value)
+    share value     use relative to fair share; the team with the lowest one is served next
     entitled        a team is, where the rules let it take GPUs from another one (`allocation.preemption.rules`)
 
 Of one allocation:
@@ -43,7 +43,7 @@ Of taking GPUs:
     preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
     release         of a job: to give up pods itself, for nobody else
     taker           the entry for which pods of others are preempted (kueue: preemptor)
-    giver           a team, or a job, whose pods may go (kueue: candidate)
+    giver           a team, or a job, whose pods may go, or go; these pods are victims (kueue: candidate, target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
     option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)

@@ -12,7 +12,7 @@ from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ class ReclaimReports:
 
     def in_vain(self, snapshot: Snapshot, takers: Container[str]) -> None:
         """Report the takers (uids) that cannot start although whole jobs lose their pods to them (112)."""
-        found = (taker for taker in (*snapshot.jobs, *snapshot.pending_pods) if taker.uid in takers)
-        if names := sorted(f"{taker.namespace}/{taker.name}" for taker in found):
+        known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
+        if names := sorted(f"{taker.namespace}/{taker.name}" for taker in known if taker.uid in takers):
             log.warning("whole jobs lose their pods to takers=%s, which cannot start with them", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:

@@ -1,6 +1,6 @@
 """Decides for all jobs at once how many pods each gets, which pods go, and where new ones go; `result` says why.
 
-Teams are served by right and standing (`rounds`). Within a team the order is: priority, has its minimum or holds its
+Teams are served by right and share value (`rounds`). Within a team the order is: priority, has its minimum or holds its
 place, age, uid. The decision is pure and deterministic, and does not depend on the order of the input. Once it is
 carried out, the same is decided again.
 """

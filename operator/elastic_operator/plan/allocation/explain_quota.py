@@ -83,8 +83,8 @@ def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
         return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
     need, judged = entry.gpus_missing(size), (*account.outward, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
-    standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
+    use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."
     if not account.team.has_policy:
         return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
     return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."

@@ -43,15 +43,11 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
     known = state.requested_by.get((account, priority))
-    if known is None or known[0] != state.journal.moves:
-        first = (
-            one
-            for one in state.roster.provisioning[account]
-            if one.demand.priority >= priority and may_request_nodes(state, one)
-        )
-        known = state.journal.moves, sum(one.gpus_missing(one.minimum) for one in first)
-        state.requested_by[account, priority] = known
-    return known[1]
+    if known is None:
+        first = (one for one in state.roster.provisioning[account] if one.demand.priority >= priority)
+        known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
+        state.requested_by.put((account, priority), known)
+    return known
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
