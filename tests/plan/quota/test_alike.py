@@ -57,7 +57,7 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
     elsewhere = make_shape(node_selector={"pool": "new"})
-    waits = Member("waits", "master", 0, None, elsewhere.requests, 1)
+    waits = Member.of("waits", "master", 0, None, elsewhere)
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),
