@@ -99,7 +99,7 @@ class Phase(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Limit(StrEnum):
+class SizeReason(StrEnum):
     """Reasons of the condition FullSize; the LIMITED BY column: why is my job not bigger, or not running?"""
 
     AT_MAXIMUM = "AtMaximum"

@@ -131,7 +131,7 @@ def make_controller(
     )
     read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
     of_writes = (trials, making_way, troubles, dispatcher.status_times)
-    of_jobs = (*read, *heard, *of_writes, reconciler.limit_messages, forecasts.what_ifs, forecasts.queue_positions)
+    of_jobs = (*read, *heard, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,
         planner,

@@ -180,7 +180,7 @@ class Controller:
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._limiter.note_waiting(allocation)
-        self.reconciler.limit_messages.later(allocation)
+        self.reconciler.reason_messages.later(allocation)
         self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:

@@ -34,9 +34,11 @@ Of one allocation:
     entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
-    board           what is free on each node: now, and soon, when all that leaves has left
-    spot            room for a pod on a node; a seat is a spot for a role of a job; a slot is a seat with a pod's index
-    assignment      what a job gets: pods to keep, to release and to create; a grant is that with its reason
+    board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
+    spot            room for a pod on a node; a seat is a spot for a role of a job (kube-scheduler: assumed pod); a slot is
+                    a seat with a pod's index
+    assignment      what a job gets: pods to keep, to release and to create (kueue: Admission); a grant is that with the
+                    reason why it is not more (column LIMITED BY)
 
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room

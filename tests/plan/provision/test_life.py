@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import ConditionType, Limit, Retry
+from elastic_api.status import ConditionType, Retry, SizeReason
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
@@ -45,9 +45,9 @@ PENDING = {
     "unschedulable": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
     "unschedulable_since": START + 100,
 }
-ASKS = make_grant(keep=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
-ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
-WAITS = make_grant(limit=Limit.INSUFFICIENT_NODES, message="no room")
+ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
+ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
+WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room")
 
 
 def waiting_job(pods=None, *, provisioning=RULE, **fields):

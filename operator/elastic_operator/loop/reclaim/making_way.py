@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_api.status import ConditionType, Limit
+from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -38,7 +38,11 @@ PENDING_SECONDS = 2.0
 for 14 s, because a job with one pod there also had to make way for a job.
 """
 
-_REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
+_REASONS_OF_GRANTS = frozenset(SizeReason) - {
+    SizeReason.SUSPENDED,
+    SizeReason.CHANGED_TOO_OFTEN,
+    SizeReason.SCALE_UP_FAILED,
+}
 """Why a job is not bigger, apart from what its own status says."""
 
 
@@ -60,7 +64,7 @@ class Deferred:
         if release or size != obs.status.target_replicas or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, limit=Limit(known.reason), message=known.message) if is_of_this_spec else now
+        return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
 
 
 class MakingWay:

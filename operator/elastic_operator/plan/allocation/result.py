@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.entry import Entry
@@ -61,7 +61,7 @@ class Allocation(Mapping[str, Grant]):
 
     def _why(self, entry: Entry) -> Why:
         reason = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if reason is None else Why(Limit.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+        return self._explainer.why(entry) if reason is None else Why(SizeReason.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
 
     @property
     def _state(self) -> AllocationState:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from elastic_api.status import JobStatus, Limit
+from elastic_api.status import JobStatus, SizeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Grant:
     """
 
     assignment: Assignment
-    limit: Limit
+    limit: SizeReason
     message: str
     wake_at: float | None = None
     takers: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from elastic_api.status import MAX_LENDERS, Limit
+from elastic_api.status import MAX_LENDERS, SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.job_shape import JobShape
@@ -80,7 +80,7 @@ def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """What the job gets in this allocation."""
     grant = allocation[job.uid]
-    needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
+    needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
     gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
@@ -89,7 +89,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         replicas=size,
         gpus=gpus,
         limit=grant.limit,
-        message=WOULD_NOT_LAST if grant.limit == Limit.WOULD_NOT_LAST else grant.message,
+        message=WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message,
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],

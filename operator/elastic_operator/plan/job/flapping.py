@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import Change, JobStatus, Limit, rfc3339
+from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
@@ -21,7 +21,9 @@ WITHIN_SECONDS = 600.0
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
 """Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
-_OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", Limit.WAITING_FOR_NODES})
+_OWN = frozenset(
+    {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
+)
 """Reasons of changes that the operator decided."""
 
 

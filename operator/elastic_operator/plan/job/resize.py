@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import floor
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
@@ -65,12 +65,12 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
+        needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or at(now)
         update["turn_started"] = None if needs_nodes else at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
         if needs_nodes:
-            reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
+            reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
         reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
