@@ -32,6 +32,7 @@ Of one allocation:
     snapshot        all that is decided from: nodes, demands, pending pods, teams
     pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
     entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    alike           of entries: the same question about them has the same answer (`allocation.alike`)
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
     board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
