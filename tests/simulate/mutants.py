@@ -185,7 +185,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             await asyncio.sleep(0)
         return await nominator._nominate(nomination)
 
-    for nomination in nominator._by_loser.get(job_uid, ()):
+    for nomination in nominator._by_giver.get(job_uid, ()):
         if not nomination.reserved and nomination.uid not in nominator._writing:
             nominator._start(nomination.uid, later(nomination))
 
