@@ -145,8 +145,8 @@ def try_later(
 
     The next try of a larger size, or of any if none is left, comes after the first of `times`, doubled each time up to
     the second, and longer by up to half, so that two jobs in each other's way do not try together for ever. With
-    `waits_for`, sizes are tried meanwhile, and only new nodes are not requested. Tries that the scheduler placed nowhere
-    are counted by themselves (139).
+    `waits_for`, sizes are tried meanwhile, and only new nodes are not requested. Tries that the scheduler placed
+    nowhere are counted by themselves (139).
     """
     before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
