@@ -1,4 +1,4 @@
-"""For whom pods went, by the histories that the operator wrote into the jobs' statuses."""
+"""The takers of pods that went, by the histories that the operator wrote into the jobs' statuses."""
 
 from __future__ import annotations
 

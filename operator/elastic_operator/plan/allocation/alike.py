@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 def alike(state: AllocationState, entry: Entry) -> Hashable:
     """The key of entries that may go where this one may, and take from whom it may, beside the limits on evictions.
 
-    Who uses it leaves out entries whose own pods matter, or adds what else is asked: a size, a number of pods.
+    Callers leave out entries whose own pods matter, or add what else is asked: a size, a number of pods.
     """
     takes = entry.takes(state.now), state.may_take_whole_jobs(entry)
     return entry.kind, takes, entry.times_preempted, bool(state.serving)

@@ -1,4 +1,4 @@
-"""The pods that take part in an Elastic job, as its master reads it from an annotation of its pod (51).
+"""The pods that take part in an Elastic job, as its master reads them from an annotation of its pod (51).
 
 The number of a list has the key "wish": the word of the launcher for one such list. The members are worked out in each
 pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number than
