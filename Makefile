@@ -59,6 +59,10 @@ lint: venv ## The part of `make check` that runs no test
 	@$(RUN) mypy
 	@$(RUN) lint-imports
 
+why: ## A decision with its reason, and where the code refers to it: N=143
+	@grep -hE '^\| $(N) \|' docs/decisions.md || { echo "docs/decisions.md has no decision with the number N=$(N)"; exit 1; }
+	@git grep -nP '(?<!\w)\((\d+(, | and ))*$(N)((, | and )\d+)*\)' -- 'operator/*.py' 'worker/*.py' || true
+
 bench-react: venv ## How fast the operator answers among 250 jobs with 1,000 pods; ARGS="--help" for options
 	@$(RUN) python -m benchmarks.react $(ARGS)
 
@@ -139,4 +143,4 @@ shells:
 $(CACHE)/uv/bin/uv:
 	@python3 -m devcluster.uv
 
-.PHONY: help demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-policy bench-scale bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells
+.PHONY: help why demo demo-quota env down test test-all test-touched test-long times steady check lint bench-react bench-reclaim bench-allocate bench-passes bench-policy bench-scale bench-rescale bench-overhead bench-torch chaos soak test-gpu gpu-report crds generated golden seeds release image cluster-up cluster-down venv shells

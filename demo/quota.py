@@ -26,7 +26,7 @@ from demo.witness import Witness
 from devcluster import cache
 from devcluster.cluster import Cluster
 from elastic_api.job import PLURAL, RuntimeMode
-from elastic_api.status import Limit, Phase
+from elastic_api.status import Phase, SizeReason
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 NODES, GPUS = 6, 1
@@ -88,7 +88,7 @@ def _start_afresh(cluster: Cluster, kube: Kube) -> None:
 def _team_c_stays_within_its_own(stage: Stage) -> None:
     stage.act("1. team-c may not borrow: its job stays on two GPUs, beside the four of team-a and team-b")
     _apply_job(stage, TEAM_C)
-    limit = Limit.BORROWING_DISABLED
+    limit = SizeReason.BORROWING_DISABLED
     stage.expect(
         f"team-c's job to run with {SMALL} pods, limited by {limit}",
         lambda: _pods(stage, TEAM_C, phase=Phase.RUNNING) == SMALL and stage.limited_by(TEAM_C, JOB)[0] == limit,
@@ -224,7 +224,9 @@ def _team_c_is_as_it_was(stage: Stage) -> None:
     )
     reason, message = stage.limited_by(TEAM_C, JOB)
     stage.check(
-        f"team-c's job to be limited by {Limit.BORROWING_DISABLED}", reason == Limit.BORROWING_DISABLED, message
+        f"team-c's job to be limited by {SizeReason.BORROWING_DISABLED}",
+        reason == SizeReason.BORROWING_DISABLED,
+        message,
     )
 
 

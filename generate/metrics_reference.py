@@ -15,7 +15,7 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.metrics.changes import JobChanges
 from elastic_operator.metrics.picture import JobPicture, Picture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.prefix import PREFIX
-from elastic_operator.plan.facts.job import Heard, Job, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobReports, MainContainer, OwnPod
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from elastic_operator.plan.job.observation import Observation
 from elastic_worker.launcher.metrics import PREFIX as LAUNCHER
@@ -121,6 +121,7 @@ def _job() -> JobPicture:
     template = {"spec": {"containers": [{"name": "pytorch", "image": "x", "args": ["train.py"]}]}}
     spec = {"minReplicas": 1, "maxReplicas": 1, "runtime": {"mode": "Elastic"}, "template": template}
     master = OwnPod(
+        requests={},
         name="toy-master-0",
         uid="m",
         role="master",
@@ -150,7 +151,7 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        heard=Heard(report=report),
+        heard=JobReports(report=report),
     )
     return JobPicture(Observation(job, job.status, live=(master,)), job.status, moved_at=0.0)
 

@@ -175,7 +175,7 @@ class Recovery(ApiModel):
         le=1000,
         description="Failures in a row after which the job is Failed; 0 fails it at the first. Lost pods and changes of"
         " size never count. The count resets when the training is at a later checkpoint, or step where there is none,"
-        " than at the failures before; after ten minutes of running where that cannot be told, as in Torchrun mode or"
+        " than at the failures before; after ten minutes of running where that is unknown, as in Torchrun mode or"
         " where a script counts from 0 in each run.",
     )
     max_restarts: int | None = Field(

@@ -1,4 +1,4 @@
-"""The number of pods that a group may have, as torchrun is told."""
+"""The number of pods that a group may have, as in torchrun's --nnodes."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Phase(StrEnum):
     INTERNAL_ERROR = "InternalError"
 
 
-class Limit(StrEnum):
+class SizeReason(StrEnum):
     """Reasons of the condition FullSize; the LIMITED BY column: why is my job not bigger, or not running?"""
 
     AT_MAXIMUM = "AtMaximum"
@@ -257,7 +257,7 @@ class Training(StatusModel):
         max_length=MAX_METRICS,
         description="Figures that the script reports, such as the loss; at most 16.",
     )
-    last_updated_time: Time | None = Field(default=None, description="When the master told this.")
+    last_updated_time: Time | None = Field(default=None, description="When the master reported this.")
 
 
 class Lender(StatusModel):
@@ -332,7 +332,7 @@ class JobStatus(StatusModel):
     resizes: int = Field(default=0, description="Planned changes of size.")
     failures: int = Field(
         default=0,
-        description="Failures in a row; reset by progress, or ten minutes of running where it cannot be told.",
+        description="Failures in a row; reset by progress, or ten minutes of running where it is unknown.",
     )
     total_failures: int = Field(default=0, description="Failures in all.")
     checkpoint_at_failure: int | None = Field(

@@ -1,4 +1,4 @@
-"""What torchrun is told of its group by variables, on a cluster and on what a job is exported to."""
+"""The variables that tell torchrun of its group, on a cluster and on what a job is exported to."""
 
 from __future__ import annotations
 

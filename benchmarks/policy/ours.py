@@ -25,11 +25,12 @@ from elastic_api.status import JobStatus
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
-from elastic_operator.plan.facts.job import Heard, Job, JobSurroundings, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, JobReports, MainContainer, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
-from elastic_operator.plan.job.demand import JobShape, demand_of, job_shape
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
@@ -164,7 +165,7 @@ class Ours:
             known.job = replace(
                 known.job,
                 pods=tuple(pods.values()),
-                heard=Heard(report=report),
+                heard=JobReports(report=report),
                 around=replace(known.job.around, unready=here),
             )
 
@@ -305,7 +306,7 @@ def _new_job(trace: JobTrace) -> Job:
         created=EPOCH + trace.arrives,
         status=JobStatus(),
         spec=_spec(trace),
-        around=JobSurroundings(priority=trace.priority),
+        around=JobContext(priority=trace.priority),
         start_seconds=SETTINGS.start_timeout_seconds,
     )
 

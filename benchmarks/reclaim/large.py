@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from benchmarks.live.operators import Operator, Timer, stop
 from benchmarks.live.place import ELASTIC, Place, jobs_of, pods_of
 from benchmarks.reclaim import asking, scenario
 from benchmarks.reclaim.scenario import GANG, GPUS_PER_NODE, OWNER, Scenario
 from benchmarks.reclaim.stages import Request
+from benchmarks.reclaim.victims import went_for_others
 from devcluster.progress import Progress, Step
 
 JOBS_AT_ONCE = 25
@@ -75,7 +77,10 @@ def gang(place: Place, plan: Scenario, progress: Progress) -> Request:
         def tell(bound: int) -> None:
             step.detail = f"{bound} have a node"
 
-        return asking.ask_for_gang(place, plan.gang, tell)
+        made = asking.ask_for_gang(place, plan.gang, tell)
+    jobs = place.items(f"{ELASTIC}/elasticpytorchjobs")
+    besides = went_for_others(jobs, since=made.created, owner=OWNER)
+    return replace(made, evicted=made.evicted - besides, evicted_besides=besides)
 
 
 def by_hand(place: Place, plan: Scenario, progress: Progress) -> Request:

@@ -34,7 +34,8 @@ class Stage(StrEnum):
 class Request:
     """What became of a request for `gpus` GPUs in `pods` pods: seconds since `created` of the writes of each stage.
 
-    `evicted` are the GPUs of other people's jobs whose pods were told to go from then on, by whoever it was.
+    `evicted` are the GPUs of other people's jobs whose pods were deleted from then on for the request, and
+    `evicted_besides` those that went for others meanwhile (see `victims`).
     """
 
     pods: int
@@ -42,6 +43,7 @@ class Request:
     created: float
     stages: Mapping[Stage, Sequence[float]]
     evicted: int
+    evicted_besides: int = 0
 
     @property
     def bound(self) -> int:

@@ -12,27 +12,33 @@ STEP_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`megabytes` of state. Without `save_minutes` the plain script saves each epoch, and the library's never."""
+    """`megabytes` of state. Without `save_minutes` the plain script saves each epoch, and the library's never.
+
+    `step_seconds` is how long the scripts sleep in a step that is not `busy`.
+    """
 
     name: str
     megabytes: int = 0
     save_minutes: float = 0.0
     busy: bool = False
+    step_seconds: float = STEP_SECONDS
 
     @property
     def arguments(self) -> list[str]:
         """The scripts' options: see toy.py."""
-        epochs = max(1, round(self.save_minutes * 60 / STEP_SECONDS / EPOCH_STEPS))
+        epochs = max(1, round(self.save_minutes * 60 / self.step_seconds / EPOCH_STEPS))
         return [
             *(["--busy"] if self.busy else []),
             *(["--megabytes", str(self.megabytes)] if self.megabytes else []),
             *(["--save-every", str(epochs)] if self.save_minutes else []),
+            *(["--step-seconds", str(self.step_seconds)] if self.step_seconds != STEP_SECONDS else []),
         ]
 
     @property
     def title(self) -> str:
         """In words."""
-        pace = "steps that compute all the time" if self.busy else "steps of 50 ms, mostly asleep"
+        asleep = f"steps of {1000 * self.step_seconds:.0f} ms, mostly asleep"
+        pace = "steps that compute all the time" if self.busy else asleep
         state = f", a state of {self.megabytes} MB" if self.megabytes else ""
         return f"{pace}{state}" + (f", saved every {self.save_minutes:g} min" if self.save_minutes else "")
 

@@ -1,13 +1,13 @@
 # mypy: disable-error-code="import-not-found, misc"
 """What both scripts train, and at what pace, and how they write their steps down. Imported by them as a neighbour.
 
-    SCRIPT FOLDER [--busy] [--megabytes N] [--save-every EPOCHS]
+    SCRIPT FOLDER [--busy] [--megabytes N] [--save-every EPOCHS] [--step-seconds S]
 
-A step is a small matrix product, its gradients averaged over all processes, and a sleep of 50 ms; with --busy it
-computes for about as long instead. The model has N more megabytes that are not trained, as one that is fine-tuned: they
-are saved, loaded and handed over like the rest, but no step is longer for them. After each step a line of JSON goes to
-FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (when it began: pids are those of a
-container, and the next one has them again), and what the script knows of the step.
+A step is a small matrix product, its gradients averaged over all processes, and a sleep of S seconds, 0.05 by default;
+with --busy it computes for about 50 ms instead. The model has N more megabytes that are not trained, as one that is
+fine-tuned: they are saved, loaded and handed over like the rest, but no step is longer for them. After each step a line
+of JSON goes to FOLDER/steps-POD.jsonl: time (the machine's monotonic seconds), process (when it began: pids are those
+of a container, and the next one has them again), and what the script knows of the step.
 """
 
 import argparse
@@ -51,12 +51,13 @@ def options(*, save_every: int) -> argparse.Namespace:
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--megabytes", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=save_every, help="epochs, the first included; 0: never")
+    parser.add_argument("--step-seconds", type=float, default=STEP_SECONDS)
     return parser.parse_args()
 
 
-def work(*, busy: bool) -> None:
-    if not busy:
-        time.sleep(STEP_SECONDS)
+def work(options: argparse.Namespace) -> None:
+    if not options.busy:
+        time.sleep(options.step_seconds)
         return
     product = torch.eye(WIDTH)
     for _ in range(BUSY_PRODUCTS):

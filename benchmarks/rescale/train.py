@@ -4,6 +4,7 @@
 See toy.py for the command line; it saves every epoch by default.
 """
 
+import argparse
 from pathlib import Path
 
 import torch
@@ -25,18 +26,18 @@ def main() -> None:
     steps = toy.Steps(options.folder)
     while True:
         for step in range(toy.STEPS):
-            train(model, optimizer, busy=options.busy)
+            train(model, optimizer, options)
             steps.write(step=epoch * toy.STEPS + step, rank=dist.get_rank(), world=dist.get_world_size())
         if dist.get_rank() == 0 and epoch % options.save_every == 0:
             save(saved, epoch, model, optimizer)
         epoch += 1
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, *, busy: bool) -> None:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, options: argparse.Namespace) -> None:
     optimizer.zero_grad()
     model(torch.randn(BATCH, toy.WIDTH)).square().mean().backward()
     optimizer.step()
-    toy.work(busy=busy)
+    toy.work(options)
 
 
 def load(saved: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:

@@ -32,7 +32,7 @@ def main() -> None:
                 for micro in batch.micro:
                     step.backward(model(torch.randn(len(micro.indices), toy.WIDTH)).square().mean() * micro.weight)
                 step.update()
-                toy.work(busy=options.busy)
+                toy.work(options)
             if step.committed:
                 place = {"rank": job.rank, "world": job.world_size, "generation": job.generation}
                 steps.write(step=job.step_count, tries=tries, **place)

@@ -9,7 +9,7 @@ from benchmarks.scale.report import table
 from benchmarks.scale.rest import REST_SECONDS, Resting
 from benchmarks.torch.report import renew
 
-RENEWED_BY = '<!-- figures: make bench-scale ARGS="--rest 10000 --others 30000 --page docs/performance.md" -->'
+RENEWED_BY = '<!-- figures: make bench-scale ARGS="--rest 10000 --page docs/performance.md" -->'
 
 
 def show(resting: Resting, page: Path | None) -> None:

@@ -82,8 +82,8 @@ def main() -> None:
     except ClientError as error:
         _end(error.code, str(error))
     except TyperException as error:
-        if told := error.format_message():
-            _end(Code.USAGE, f"{told.rstrip('.')}; see --help")
+        if message := error.format_message():
+            _end(Code.USAGE, f"{message.rstrip('.')}; see --help")
         sys.exit(Code.DONE)  # without a command there was the help
     except (KeyboardInterrupt, Abort):
         sys.exit(Code.INTERRUPTED)

@@ -122,8 +122,8 @@ class Cluster:
             try:
                 body: Object = answer.json()
             except ValueError:
-                told = f"{self.server} does not answer as an API server: check the address in your kubeconfig"
-                raise ClientError(Code.UNREACHABLE, told) from None
+                message = f"{self.server} does not answer as an API server: check the address in your kubeconfig"
+                raise ClientError(Code.UNREACHABLE, message) from None
             return body
 
     @asynccontextmanager
@@ -228,12 +228,12 @@ async def _logged_in(place: Place) -> Api:
 
 
 def _no_current_context(api: Api) -> str:
-    told = "the kubeconfig has no current context: name one by --context"
+    message = "the kubeconfig has no current context: name one by --context"
     try:
         hint = near("", [context["name"] for context in api.auth.kubeconfig.contexts], lead="it has: ")
     except (KeyError, TypeError):  # kr8s reads a kubeconfig without checking it
-        return told
-    return f"{told}; {hint}" if hint else told
+        return message
+    return f"{message}; {hint}" if hint else message
 
 
 def _no_way(error: Exception, api: Api, place: Place) -> str:
@@ -248,8 +248,8 @@ def _no_way(error: Exception, api: Api, place: Place) -> str:
         return f"the kubeconfig {path}: must be text in UTF-8"
     if "Unable to find valid credentials" in str(error):
         return "there is no kubeconfig: set KUBECONFIG, write ~/.kube/config, or name one by --kubeconfig"
-    told = " ".join(printable(f"{type(error).__name__}: {error}").split())[:300]
-    return f"the kubeconfig cannot be used: {told}; try `kubectl version` with the same one"
+    message = " ".join(printable(f"{type(error).__name__}: {error}").split())[:300]
+    return f"the kubeconfig cannot be used: {message}; try `kubectl version` with the same one"
 
 
 def _not_utf8(place: Place) -> str | None:
@@ -293,14 +293,14 @@ def _network_errors(server: str) -> Iterator[None]:
     try:
         yield
     except (httpx.RemoteProtocolError, httpx.ReadError) as error:
-        told = f"the connection to {server} broke: {printable(str(error)) or type(error).__name__}; try again"
-        raise ConnectionLostError(Code.UNREACHABLE, told) from None
+        message = f"the connection to {server} broke: {printable(str(error)) or type(error).__name__}; try again"
+        raise ConnectionLostError(Code.UNREACHABLE, message) from None
     except BrokenPipeError:  # whoever reads our output has gone; those of connections are httpx' own
         raise
     except (APITimeoutError, httpx.TimeoutException):
-        told = f"{server} did not answer within {ANSWER_SECONDS} s"
+        message = f"{server} did not answer within {ANSWER_SECONDS} s"
     except (httpx.TransportError, ssl.SSLError, OSError) as error:
-        told = f"{server} cannot be reached: {printable(str(error)) or type(error).__name__}"
+        message = f"{server} cannot be reached: {printable(str(error)) or type(error).__name__}"
     else:
         return
-    raise ClientError(Code.UNREACHABLE, f"{told}. Check the network, or name another cluster by --context") from None
+    raise ClientError(Code.UNREACHABLE, f"{message}. Check the network, or name another cluster by --context") from None

@@ -86,8 +86,8 @@ class AsyncJobClient:
             async with self._cluster() as cluster:
                 return job_report(await at_its_end(cluster, name, timeout_seconds))
         except TimeoutError:
-            told = f"job {name} has not ended within {timeout_seconds:g} s: see `why`"
-            raise ClientError(Code.TIMED_OUT, told) from None
+            message = f"job {name} has not ended within {timeout_seconds:g} s: see `why`"
+            raise ClientError(Code.TIMED_OUT, message) from None
 
     async def logs(
         self, name: str, *, rank: int | None = None, pod: str | None = None, tail: int | None = None

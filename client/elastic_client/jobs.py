@@ -87,12 +87,12 @@ async def no_such_job(cluster: Cluster, name: str) -> ClientError:
     hint = (
         f"namespace {elsewhere[0]} has one: add -n {elsewhere[0]}" if elsewhere else near(name, here, lead="it has: ")
     )
-    told = f"job {name!r}: namespace {cluster.namespace} has none of that name"
+    message = f"job {name!r}: namespace {cluster.namespace} has none of that name"
     return ClientError(
         Code.NOT_FOUND,
-        f"{told}; {hint}"
+        f"{message}; {hint}"
         if hint
-        else f"{told}; name another namespace by -n, or see all jobs by `kubectl elastic list -A`",
+        else f"{message}; name another namespace by -n, or see all jobs by `kubectl elastic list -A`",
     )
 
 
@@ -103,8 +103,8 @@ async def check_namespace(cluster: Cluster) -> None:
     except ClientError as error:
         if error.code == Code.NOT_FOUND:
             hint = near(cluster.namespace, await _namespaces(cluster), lead="it has: ") or "name another by -n"
-            told = f"namespace {cluster.namespace!r}: the cluster has none of that name; {hint}"
-            raise ClientError(Code.NOT_FOUND, told) from None
+            message = f"namespace {cluster.namespace!r}: the cluster has none of that name; {hint}"
+            raise ClientError(Code.NOT_FOUND, message) from None
         if error.code != Code.NOT_ALLOWED:
             raise
 

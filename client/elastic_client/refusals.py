@@ -32,37 +32,37 @@ class ConflictError(ClientError):
 
 def refusal(status: int, body: bytes, path: str, *, server: str) -> ClientError:
     """The error for an answer with HTTP status `status` >= 400 to a request for `path`."""
-    told = _status_object(body)
+    answer = _status_object(body)
     if status == 401:
         return ClientError(Code.NOT_ALLOWED, LOGIN)
     if status == 403:
-        return ClientError(Code.NOT_ALLOWED, _forbidden(told, path))
+        return ClientError(Code.NOT_ALLOWED, _forbidden(answer, path))
     if status == 404:
-        return _not_found(told, path, server)
+        return _not_found(answer, path, server)
     if status == 410:
-        return GoneError(Code.DEFECT, _line(told.get("message") or "that version is gone"))
-    if told.get("reason") == "Conflict":
-        return ConflictError(Code.REFUSED, _invalid(told))
+        return GoneError(Code.DEFECT, _line(answer.get("message") or "that version is gone"))
+    if answer.get("reason") == "Conflict":
+        return ConflictError(Code.REFUSED, _invalid(answer))
     if status in (400, 409, 422):
-        return ClientError(Code.REFUSED, _invalid(told))
+        return ClientError(Code.REFUSED, _invalid(answer))
     if status == 429 or status >= 500:
-        why = told.get("message") or f"HTTP {status}"
+        why = answer.get("message") or f"HTTP {status}"
         return ClientError(Code.UNREACHABLE, f"the API server {server} cannot answer now: {_line(why)}; try again")
-    return ClientError(Code.DEFECT, f"the API server answers {status} to {path}: {_line(told.get('message', ''))}")
+    return ClientError(Code.DEFECT, f"the API server answers {status} to {path}: {_line(answer.get('message', ''))}")
 
 
 def _status_object(body: bytes) -> Mapping[str, Any]:
     """The `Status` that API servers send; empty for anything else."""
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) and told.get("kind") == "Status" else {}
+    return answer if isinstance(answer, dict) and answer.get("kind") == "Status" else {}
 
 
-def _forbidden(told: Mapping[str, Any], path: str) -> str:
+def _forbidden(answer: Mapping[str, Any], path: str) -> str:
     """The API server's words, which name user, verb, resource and namespace."""
-    message = _line(told.get("message") or "the API server forbids it")
+    message = _line(answer.get("message") or "the API server forbids it")
     if "cannot" not in message:  # a quota or an admission policy, which says itself what to do
         return message
     reads = any(f"cannot {verb} " in message for verb in ("get", "list", "watch"))
@@ -75,8 +75,8 @@ def _forbidden(told: Mapping[str, Any], path: str) -> str:
     return f"{message}: ask for the cluster role {role} in that namespace, or name another by -n"
 
 
-def _not_found(told: Mapping[str, Any], path: str, server: str) -> ClientError:
-    if not told or not (details := told.get("details") or {}).get("name"):
+def _not_found(answer: Mapping[str, Any], path: str, server: str) -> ClientError:
+    if not answer or not (details := answer.get("details") or {}).get("name"):
         if path.startswith(f"/apis/{GROUP}/"):
             plural = next((part for part in path.split("/")[4:] if part in ("gpuquotapolicies",)), "elasticpytorchjobs")
             return ClientError(Code.NOT_INSTALLED, NOT_INSTALLED.format(plural=plural, version=API_VERSION))
@@ -84,11 +84,11 @@ def _not_found(told: Mapping[str, Any], path: str, server: str) -> ClientError:
     return ClientError(Code.NOT_FOUND, f"{details.get('kind', 'object')} {details['name']!r}: there is none")
 
 
-def _invalid(told: Mapping[str, Any]) -> str:
+def _invalid(answer: Mapping[str, Any]) -> str:
     """Field and message of each mistake, as the API server found them."""
-    causes = (told.get("details") or {}).get("causes") or []
+    causes = (answer.get("details") or {}).get("causes") or []
     named = [f"{cause['field']}: {cause.get('message', '')}" for cause in causes if cause.get("field")]
-    return _line("; ".join(dict.fromkeys(named)) or told.get("message") or "the API server refuses the change")
+    return _line("; ".join(dict.fromkeys(named)) or answer.get("message") or "the API server refuses the change")
 
 
 def _line(text: str) -> str:

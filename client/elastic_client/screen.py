@@ -256,8 +256,8 @@ def print_when(target: Console, report: WhenReport, at: datetime) -> None:
     gets = f"fits now, with {counted(would.replicas, 'pod')} and {counted(would.gpus, 'GPU')}"
     verdict = Text(gets, "green") if would.fits else Text("does not fit now", "yellow")
     target.print(Text(asked) + verdict, soft_wrap=True)
-    told = [*_costs(would), (f"Limited by: {would.limit}", would.message)]
-    for title, text in [*told, *_line(report.queue, at)]:
+    message = [*_costs(would), (f"Limited by: {would.limit}", would.message)]
+    for title, text in [*message, *_line(report.queue, at)]:
         target.print()
         print_paragraph(target, title, text)
 
@@ -307,8 +307,8 @@ def print_events(target: Console, events: Iterable[EventRow], at: datetime) -> N
 def check_line(check: Check) -> Text:
     """A line of `doctor`: the verdict, what was found, and what to do."""
     verdict = "unknown" if check.ok is None else "ok" if check.ok else "not ok"
-    told = f"{check.name}: {check.told}" + (f"; {check.remedy}" if check.remedy else "")
-    return Text.assemble((f"{verdict:<9}", STYLES.get(verdict, "")), printable(told))
+    message = f"{check.name}: {check.told}" + (f"; {check.remedy}" if check.remedy else "")
+    return Text.assemble((f"{verdict:<9}", STYLES.get(verdict, "")), printable(message))
 
 
 def print_quota(target: Console, report: QuotaReport, at: datetime) -> None:

@@ -47,21 +47,37 @@ class Remembered(Generic[K, T]):
     """
 
     def __init__(self) -> None:
-        self.kept: dict[str, tuple[K, T]] = {}
+        self._kept: dict[str, tuple[K, T]] = {}
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
         """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
-        known = self.kept.get(name)
-        if known is not None and (known[0] is key or known[0] == key):
-            return known[1]
+        before = self._kept.get(name)
+        if before is not None and (before[0] is key or before[0] == key):
+            return before[1]
         thing = make(*args)
         if thing is None:
-            self.kept.pop(name, None)
+            self.drop(name)
             return thing
-        if known is not None and known[1] == thing:
-            thing = known[1]
-        self.kept[name] = key, thing
+        if before is not None and before[1] == thing:
+            thing = before[1]
+        self._kept[name] = key, thing
         return thing
+
+    def peek(self, name: str) -> tuple[K, T] | None:
+        """The key of the thing of that name, and the thing, void or not; None if there is none."""
+        return self._kept.get(name)
+
+    def names(self) -> Set[str]:
+        """The names of all things."""
+        return self._kept.keys()
+
+    def drop(self, name: str) -> None:
+        """Forget the thing of that name, if there is one."""
+        self._kept.pop(name, None)
+
+    def drop_absent(self, present: Set[str]) -> None:
+        """Forget all but the things of these names."""
+        drop_absent(present, self._kept)
 
 
 class OfJobs(Protocol):
@@ -74,6 +90,6 @@ class OfJobs(Protocol):
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
     """Drop all but what is kept for those that are present."""
-    for known in memories:
-        for name in known.keys() - present:
-            del known[name]
+    for memory in memories:
+        for name in memory.keys() - present:
+            del memory[name]

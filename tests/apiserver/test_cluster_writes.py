@@ -21,6 +21,7 @@ from elastic_operator.cluster.errors import BadRequest, NameTaken, NotFound
 from elastic_operator.cluster.events import EventRecorder, job_subject
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.snapshot import Load
 from elastic_operator.read import convert
 from tests.api.jobs import make_job
 from tests.apiserver.jobs_api import Jobs, accepted
@@ -81,7 +82,7 @@ async def test_a_bound_pod_is_leaving_after_our_delete_without_having_been_disru
     assert leaving is not None
     assert leaving.metadata.deletion_grace_period_seconds == 30
     assert int(leaving.metadata.resource_version) > int(pod.metadata.resource_version)
-    own = convert.own_pod(leaving, role="worker", index=0, requests={}, gpu_resources=())
+    own = convert.own_pod(leaving, Load({}), role="worker", index=0)
     assert own.deleting_since is not None
     assert abs(own.deleting_since - session.api_time()) < 5
     assert own.disrupted == ""

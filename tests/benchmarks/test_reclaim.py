@@ -27,8 +27,12 @@ from benchmarks.reclaim.stages import (
     ratio,
     request,
 )
+from benchmarks.reclaim.victims import went_for_others
 from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Way
+from elastic_api.status import SizeReason
+from elastic_operator.plan.facts.decisions import Assignment, Grant
+from elastic_operator.plan.job.resize import why_smaller
 
 ADMIN = "admin"
 
@@ -132,6 +136,7 @@ def test_the_last_line_tells_the_ratio_that_is_furthest_from_one_and_null_for_wh
         "reclaim_max_s": 0.6,
         "small_p50_s": 0.6,
         "evicted_ratio": 0.0,
+        "evicted_besides": 0,
         "gang_s": None,
         "gang_over_plain": None,
         "allocate_p50_ms": 3.0,
@@ -153,6 +158,27 @@ def test_what_an_owner_sees_is_told_for_each_way_to_train(capsys):
     (row,) = [line for line in table if "Library" in line]
     cells = [cell.strip() for cell in row.strip(" │").split("│")]
     assert cells == ["Library", "0.10 s", "0.40 s", "0.50 s", "1.00 s", "3.00 s", "2", "2 / 2"]
+
+
+def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_the_gangs():
+    def change(reason, message, seconds="10"):
+        return {"time": f"1970-01-01T00:00:{seconds}Z", "reason": reason, "from": 4, "to": 2, "message": message}
+
+    def message(*takers, release=2, reclaimed=True):
+        assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
+        takers = {name: name for name in takers}
+        return why_smaller(Grant(assignment, SizeReason.INSUFFICIENT_NODES, "", takers=takers, reclaimed=reclaimed))
+
+    gangs = change(*message("owner/gang-a", "team-1/job-2"))
+    others = change(*message("team-1/job-3", "team-1/job-4", release=3, reclaimed=False))
+    before = change(*message("team-1/job-5"), seconds="02")
+    jobs = [
+        {"status": {"history": [gangs, change("ScaledUp", "Grows."), before]}},
+        {"status": {"history": [others]}},
+        {},
+    ]
+    assert went_for_others(jobs, since=9.5, owner="owner") == 3
+    assert went_for_others(jobs, since=1.0, owner="team-1") == 0
 
 
 def test_the_gang_is_compared_with_the_same_job_for_which_a_plain_client_made_room():

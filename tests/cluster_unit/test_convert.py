@@ -7,7 +7,6 @@ import pytest
 from elastic_operator.plan.facts import snapshot as model
 from elastic_operator.plan.facts.job import LastOutput, MainContainer, OwnPod
 from elastic_operator.read import convert
-from elastic_operator.read.convert import Usage
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
 
@@ -15,7 +14,7 @@ CREATED = 1767225600.0
 
 
 def own(**fields) -> OwnPod:
-    return convert.own_pod(pod(**fields), role="worker", index=3, requests={"g": 2, "h": 1}, gpu_resources=("g", "h"))
+    return convert.own_pod(pod(**fields), model.Load({}), role="worker", index=3)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def own(**fields) -> OwnPod:
 )
 def test_the_master_s_number_and_what_it_was_told_are_read_of_masters_only(role, epoch, read):
     notes = {"elastic-pytorch.dev/master-epoch": epoch, "elastic-pytorch.dev/membership": "{}"}
-    found = convert.own_pod(pod(annotations=notes), role=role, index=0, requests={}, gpu_resources=())
+    found = convert.own_pod(pod(annotations=notes), model.Load({}), role=role, index=0)
     assert (found.master_epoch, found.membership) == read
 
 
@@ -284,16 +283,12 @@ def test_odd_labels_and_annotations_of_ours_are_not_believed(incarnation: str, n
     assert (odd.incarnation, odd.nnodes) == (0, None)
 
 
-def test_gpus_are_summed_over_all_resources_that_count_as_such():
-    assert own().gpus == 3
-
-
 def test_a_node_is_told_in_the_planner_s_units():
     taint = {"key": "k", "effect": "NoSchedule"}
-    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}), Usage(used={"cpu": 1}))
+    known = convert.node(node(gpus=4, spec={"unschedulable": True, "taints": [taint]}))
     assert known.allocatable == {"nvidia.com/gpu": 4, "cpu": 8000, "pods": 110}
     assert known.taints == (model.Taint("k", "NoSchedule"),)
-    assert (known.ready, known.usable, known.used) == (True, False, {"cpu": 1})
+    assert (known.ready, known.usable) == (True, False)
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown"])
@@ -303,4 +298,4 @@ def test_a_node_that_is_not_ready_is_so_since_its_condition_changed(state):
 
 
 def test_a_node_that_never_spoke_is_not_ready():
-    assert not convert.node(node(status={}), Usage()).ready
+    assert not convert.node(node(status={})).ready

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from math import inf
 
@@ -13,14 +14,14 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.store import Store
-from elastic_operator.plan.facts.snapshot import PodShape
+from elastic_operator.plan.facts.snapshot import Node, PodShape
 from elastic_operator.read import convert
-from elastic_operator.read.convert import Usage
 from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
 from tests.cluster_unit.build import JOB_UID, owner, pod, stored_job
 
 GPU = "nvidia.com/gpu"
+UNUSED = Node("n1", {})
 JOBS = {JOB_UID: stored_job("toy", namespace="a")}
 DELETING = {"deletionTimestamp": "2026-01-01T00:02:00Z", "deletionGracePeriodSeconds": 120}
 
@@ -30,6 +31,11 @@ def ledger_of(*pods: Pod, jobs: dict[str, CustomObject] | None = None, **options
     for item in pods:
         ledger.pod_changed(None, item)
     return ledger
+
+
+def use(ledger: Ledger, node: str = "n1", members: Set[str] = frozenset(), **options) -> Node:
+    """The node, of which nothing but its use is known."""
+    return ledger.with_use(replace(UNUSED, name=node), members, **options)
 
 
 def own(name: str = "toy-worker-0", *, node: str = "n1", gpus: int = 1, **fields) -> Pod:
@@ -44,6 +50,13 @@ def assume_worker(ledger: Ledger, index: int, *, node: str = "n1", gpus: int = 1
     )
 
 
+def test_gpus_are_summed_over_all_resources_that_count_as_such():
+    requests = {GPU: "2", "nvidia.com/mig-1g.5gb": "1", "rdma/hca": "4"}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]}
+    ledger = ledger_of(own(spec=spec), gpu_resources=(GPU, "nvidia.com/mig-1g.5gb"))
+    assert [pod.gpus for pod in ledger.own_pods(JOB_UID)] == [3]
+
+
 def test_bound_pods_use_their_node_and_others_use_nothing():
     ledger = ledger_of(
         pod("bound", node="n1", gpus=2, cpu="500m"),
@@ -51,8 +64,8 @@ def test_bound_pods_use_their_node_and_others_use_nothing():
         pod("waiting", gpus=4),
         pod("elsewhere", node="n2", gpus=1),
     )
-    assert ledger.node_usage("n1").used == {GPU: 2, "cpu": 1500, "pods": 2}
-    assert ledger.node_usage("unheard-of").used == {}
+    assert use(ledger).used == {GPU: 2, "cpu": 1500, "pods": 2}
+    assert use(ledger, "unheard-of").used == {}
 
 
 @pytest.mark.parametrize("make", [own, pod])
@@ -60,18 +73,18 @@ def test_bound_pods_use_their_node_and_others_use_nothing():
 def test_an_ended_pod_uses_nothing_even_if_its_object_stays(make, phase):
     running, done = make("toy-worker-0", node="n1", gpus=2), make("toy-worker-0", node="n1", gpus=2, phase=phase)
     ledger = ledger_of(running)
-    assert ledger.node_usage("n1").used[GPU] == 2
+    assert use(ledger).used[GPU] == 2
     ledger.pod_changed(running, done)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
 
 
 def test_a_foreign_pod_that_is_being_deleted_still_uses_its_node():
-    assert ledger_of(pod(node="n1", gpus=2, **DELETING)).node_usage("n1").used[GPU] == 2
+    assert use(ledger_of(pod(node="n1", gpus=2, **DELETING))).used[GPU] == 2
 
 
 def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     member, leaver, stray = own("toy-worker-0"), own("toy-worker-1", gpus=2, **DELETING), own("toy-worker-2", gpus=4)
-    usage = ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)).node_usage("n1", {"uid-toy-worker-0"})
+    usage = use(ledger_of(member, leaver, stray, pod("foreign", node="n1", gpus=8)), "n1", {"uid-toy-worker-0"})
     assert usage.used == {GPU: 12, "pods": 2}
     assert usage.leaving == {GPU: 2, "pods": 1}
 
@@ -79,13 +92,13 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
 def test_host_ports_of_pods_on_their_way_out_and_of_those_about_to_be_deleted_are_leaving():
     ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
     [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
-    usage = ledger.node_usage("n1", {goes.uid}, leaving=[("a", goes)])
+    usage = use(ledger, "n1", {goes.uid}, leaving=[("a", goes)])
     assert (usage.used_ports, usage.leaving_ports) == (frozenset(), {("", "TCP", 80), ("", "TCP", 81)})
 
 
 def test_host_ports_of_all_but_members_are_taken():
     pods = (own(host_port=80), own("toy-worker-1", host_port=81), pod("foreign", node="n1", host_port=82))
-    usage = ledger_of(*pods).node_usage("n1", {"uid-toy-worker-0"})
+    usage = use(ledger_of(*pods), "n1", {"uid-toy-worker-0"})
     assert usage.used_ports == {("", "TCP", 81), ("", "TCP", 82)}
 
 
@@ -99,16 +112,16 @@ def pinned(**fields):
 def test_a_pod_that_is_pinned_and_not_bound_yet_is_on_that_node():
     ledger = ledger_of(pinned())
     assert ledger.own_pods(JOB_UID)[0].node == "n1"
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
 
 
 def test_a_pinned_pod_that_is_deleted_before_it_is_bound_holds_nothing_however_long_its_object_stays():
     now = [0.0]
     ledger = ledger_of(pinned(finalizers=["example.com/keep"], **DELETING), now=lambda: now[0])
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
     now[0] = 3600.0
     ledger.expire()
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
 
 
 def test_a_pod_is_ours_only_by_controller_namespace_and_name():
@@ -128,18 +141,18 @@ def test_a_pod_is_ours_only_by_controller_namespace_and_name():
         ("toy-master-0", "master", 0),
         ("toy-worker-7", "worker", 7),
     ]
-    assert ledger.node_usage("n1").used["pods"] == len(pods)
+    assert use(ledger).used["pods"] == len(pods)
 
 
 def test_a_pod_that_cannot_be_read_counts_as_used_by_others_and_goes_as_it_came():
     odd = own("toy-worker-1", gpus=2, creationTimestamp="once upon a time")
     ledger = ledger_of(own(gpus=1), odd)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
-    assert ledger.node_usage("n1").used[GPU] == 3
+    assert use(ledger).used[GPU] == 3
     assert ledger.foreign_names(JOB_UID) == {"toy-worker-1"}
     ledger.job_changed(JOB_UID)
     ledger.pod_changed(odd, None)
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
 
 
 @pytest.mark.parametrize("station", ["requests_of", "host_ports_of", "node_of", "own_pod"])
@@ -158,15 +171,15 @@ def test_a_pod_at_which_the_account_raises_uses_its_node_and_is_an_error_that_is
         ledger.pod_changed(known, unread)
         assert len(errors) == 1
         ledger.job_changed(JOB_UID)
-    assert ledger.node_usage("n1").used[GPU] == 2
+    assert use(ledger).used[GPU] == 2
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == (["toy-worker-0"] if known else [])
     ended = own(gpus=2, cpu="2", phase="Failed")
     with monkeypatch.context() as broken:
         broken.setattr(convert, station, lambda *_, **__: 1 // 0)
         ledger.pod_changed(unread, ended)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
     ledger.pod_changed(ended, own(gpus=2, rv=9))
-    assert ledger.node_usage("n1").used[GPU] == 2
+    assert use(ledger).used[GPU] == 2
     assert not ledger.assumed(JOB_UID)
     assert [pod.name for pod in ledger.own_pods(JOB_UID)] == ["toy-worker-0"]
 
@@ -176,7 +189,7 @@ def test_a_pinned_pod_that_cannot_be_read_any_more_keeps_its_place(monkeypatch):
     ledger = ledger_of(known)
     monkeypatch.setattr(convert, "requests_of", lambda *_, **__: 1 // 0)
     ledger.pod_changed(known, pinned(gpus=2, rv=2))
-    assert ledger.node_usage("n1").used[GPU] == 2
+    assert use(ledger).used[GPU] == 2
     assert [pod.node for pod in ledger.own_pods(JOB_UID)] == ["n1"]
 
 
@@ -196,7 +209,7 @@ def test_a_job_heard_of_after_its_pods_gets_them_and_loses_them_when_it_goes():
     jobs.clear()
     ledger.job_changed(JOB_UID)
     assert ledger.own_pods(JOB_UID) == ()
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
 
 
 def test_a_pod_without_a_node_keeps_its_place_after_its_job_is_gone_until_its_deletion_is_asked_for():
@@ -205,18 +218,18 @@ def test_a_pod_without_a_node_keeps_its_place_after_its_job_is_gone_until_its_de
     ledger = ledger_of(waiting, jobs=jobs)
     jobs.clear()
     ledger.job_changed(JOB_UID)
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
     changed = pinned(rv=2, labels={"a": "b"})
     ledger.pod_changed(waiting, changed)
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
     ledger.pod_changed(changed, deleted)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
     ledger.pod_changed(deleted, None)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
 
 
 def test_a_pod_without_a_node_that_was_never_of_a_job_uses_none():
-    assert ledger_of(pinned(), jobs={}).node_usage("n1") == Usage()
+    assert use(ledger_of(pinned(), jobs={})) == UNUSED
 
 
 def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
@@ -224,30 +237,43 @@ def test_a_pod_without_gpus_counts_where_kube_scheduler_has_made_room_for_it():
     waiting = pod("urgent", cpu="2")
     nominated = pod("urgent", cpu="2", rv=2, status={"nominatedNodeName": "n1"})
     ledger = ledger_of(waiting)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
     ledger.pod_changed(waiting, nominated)
-    assert ledger.node_usage("n1").used == {"cpu": 2000, "pods": 1}
+    assert use(ledger).used == {"cpu": 2000, "pods": 1}
     bound = pod("urgent", cpu="2", rv=3, node="n2")
     ledger.pod_changed(nominated, bound)
-    assert ledger.node_usage("n1") == Usage()
-    assert ledger.node_usage("n2").used == {"cpu": 2000, "pods": 1}
+    assert use(ledger) == UNUSED
+    assert use(ledger, "n2").used == {"cpu": 2000, "pods": 1}
 
 
 def test_a_nominated_pod_that_asks_for_gpus_is_planned_for_and_not_counted_here():
     ledger = ledger_of(pod("urgent", gpus=1, phase="Pending", status={"nominatedNodeName": "n1"}))
     assert [waiting.metadata.name for waiting in ledger.pending()] == ["urgent"]
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
+
+
+def test_pending_pods_are_the_newest_objects_and_their_controllers_count():
+    changes = []
+    ledger = ledger_of(changed=lambda: changes.append("one"))
+    bare = pod("waits", gpus=1, phase="Pending")
+    touched = pod("waits", gpus=1, phase="Pending", rv=2)
+    adopted = pod("waits", gpus=1, phase="Pending", rv=3, owners=(owner("of-others", kind="Job"),))
+    ledger.pod_changed(None, bare)
+    ledger.pod_changed(bare, touched)
+    assert (ledger.pending(), len(changes)) == ((touched,), 1)
+    ledger.pod_changed(touched, adopted)
+    assert (ledger.pending(), len(changes)) == ((adopted,), 2)
 
 
 def test_a_pod_being_created_counts_until_it_is_seen():
     ledger = ledger_of()
     uid = assume_worker(ledger, 0)
-    assert ledger.node_usage("n1").used == {GPU: 1}
-    assert ledger.node_usage("n1", {uid}).used == {}
+    assert use(ledger).used == {GPU: 1}
+    assert use(ledger, "n1", {uid}).used == {}
     assert [a.member.uid for a in ledger.assumed(JOB_UID)] == [uid]
     ledger.pod_changed(None, own())
     assert ledger.assumed(JOB_UID) == ()
-    assert ledger.node_usage("n1").used == {GPU: 1, "pods": 1}
+    assert use(ledger).used == {GPU: 1, "pods": 1}
 
 
 def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires():
@@ -257,10 +283,10 @@ def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires
         assume_worker(ledger, index, node=node)
     ledger.forget("a", "toy-worker-0")
     ledger.forget("a", "toy-worker-0")
-    assert ledger.node_usage("n1").used == {}
+    assert use(ledger).used == {}
     now[0] = 3600.0
     ledger.expire()
-    assert ledger.node_usage("n2").used == {GPU: 1}, "its creation is still under way"
+    assert use(ledger, "n2").used == {GPU: 1}, "its creation is still under way"
     assert ledger.next_expiry() == inf
     for index in (0, 1):
         ledger.await_seen("a", f"toy-worker-{index}")
@@ -268,7 +294,7 @@ def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires
     now[0] += ASSUMED_SECONDS
     ledger.expire()
     assert ledger.assumed(JOB_UID) == ()
-    assert ledger.node_usage("n2").used == {}
+    assert use(ledger, "n2").used == {}
 
 
 def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
@@ -282,7 +308,7 @@ def test_whose_the_gpus_are_is_told_by_namespace_and_resource():
     )
     assume_worker(ledger, 2, gpus=32)
     goes = replace(ledger.own_pods(JOB_UID)[0], requests={GPU: 64, "cpu": 100}, host_ports=frozenset())
-    usage = ledger.node_usage("n1", leaving=[("b", goes)])
+    usage = use(ledger, "n1", leaving=[("b", goes)])
     assert usage.used_by == {"a": {GPU: 2 + 1 + 8 + 32}, "b": {GPU: 4}}
     assert usage.leaving_by == {"a": {GPU: 16}, "b": {GPU: 64}}
     assert (usage.used[GPU], usage.leaving) == (47, {GPU: 80, "pods": 1, "cpu": 100})
@@ -317,16 +343,33 @@ def test_a_pod_that_should_have_gone_long_ago_is_used_and_not_leaving():
     now[0] = 30 + OVERDUE_SECONDS - 1
     ledger.expire()
     before = ledger.node_revision("n1")
-    assert ledger.node_usage("n1").leaving[GPU] == 2
+    assert use(ledger).leaving[GPU] == 2
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
     assert ledger.node_revision("n1") > before
-    assert ledger.node_usage("n1").leaving == {}
-    assert ledger.node_usage("n1").used == {GPU: 2, "pods": 1}
-    assert ledger.node_usage("n1").used_by == {"a": {GPU: 2}}
+    assert use(ledger).leaving == {}
+    assert use(ledger).used == {GPU: 2, "pods": 1}
+    assert use(ledger).used_by == {"a": {GPU: 2}}
     assert ledger.next_expiry() == inf
     ledger.pod_changed(leaver, None)
-    assert ledger.node_usage("n1") == Usage()
+    assert use(ledger) == UNUSED
+
+
+def test_a_node_without_pods_has_no_revision_and_pods_that_come_back_have_a_new_one():
+    foreign, ours = pod("foreign", node="n1", gpus=1), own("toy-worker-0", gpus=1)
+    ledger, revisions = ledger_of(), []
+    for _ in range(2):
+        ledger.pod_changed(None, foreign)
+        revisions.append(ledger.node_revision("n1"))
+        ledger.pod_changed(None, ours)
+        ledger.pod_changed(foreign, None)
+        revisions.append(ledger.node_revision("n1"))
+        assume_worker(ledger, 1)
+        ledger.pod_changed(ours, None)
+        revisions.append(ledger.node_revision("n1"))
+        ledger.forget("a", "toy-worker-1")
+        assert ledger.node_revision("n1") == 0
+    assert len({0, *revisions}) == 7
 
 
 def test_a_second_deletion_may_shorten_the_wait_and_a_pod_of_that_name_later_starts_anew():
@@ -347,9 +390,9 @@ def test_a_pod_that_is_changed_while_it_leaves_gets_no_more_time():
     ledger.pod_changed(leaver, changed)
     now[0] = 30 + OVERDUE_SECONDS
     ledger.expire()
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
     ledger.pod_changed(changed, leaver)
-    assert ledger.node_usage("n1").used[GPU] == 1
+    assert use(ledger).used[GPU] == 1
     assert ledger.next_expiry() == inf
 
 
@@ -377,6 +420,7 @@ changes = st.one_of(
 def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps):
     jobs: dict[str, CustomObject] = {}
     store, ledger = Store[Pod](), ledger_of(jobs=jobs)
+    by_revision: dict[tuple[str, int], Node] = {}
     store.subscribe(ledger.pod_changed)
     for revision, step in enumerate(steps, start=1):
         if isinstance(step, str):
@@ -394,9 +438,10 @@ def test_the_running_sums_equal_those_made_from_scratch_after_any_changes(steps)
             ledger.job_changed(uid)
         fresh = ledger_of(*store, jobs=jobs)
         for node in ("n1", "n2"):
+            assert by_revision.setdefault((node, ledger.node_revision(node)), use(ledger, node)) == use(ledger, node)
             for members in (frozenset(), frozenset({"uid-toy-worker-0"})):
-                usage = ledger.node_usage(node, members)
-                assert usage == fresh.node_usage(node, members)
+                usage = use(ledger, node, members)
+                assert usage == use(fresh, node, members)
                 for held, by in ((usage.used, usage.used_by), (usage.leaving, usage.leaving_by)):
                     assert sum(gpus[GPU] for gpus in by.values()) == held.get(GPU, 0)
         assert ledger.plain_gpus() == fresh.plain_gpus()

@@ -128,7 +128,7 @@ def test_a_listener_that_raises_at_one_object_hides_it_from_nobody_else_and_is_c
     store.observe(pod(rv=6))
     assert changes == [("-", "5"), ("-", "5"), ("5", "6")]
     assert heard == ["p", "q", "p"]
-    assert "raised at a/p" in caplog.text
+    assert "raised an error about a/p" in caplog.text
     assert len(errors) == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 from tests.docs.pages import REPOSITORY, text
 
@@ -36,3 +37,11 @@ def test_each_number_that_a_comment_or_docstring_refers_to_is_a_decision():
         for number in re.findall(r"\d+", group)
     }
     assert named - set(numbers()) == set()
+
+
+def test_make_why_shows_a_decision_and_the_code_that_refers_to_it():
+    shown = subprocess.check_output(["make", "why", "N=112"], cwd=REPOSITORY, text=True).splitlines()
+    assert shown[0].startswith("| 112 | ")
+    places = [line.split(":", 2) for line in shown[1:]]
+    assert "operator/elastic_operator/plan/allocation/allocate.py" in {path for path, _, _ in places}
+    assert all("112" in code for _, _, code in places)

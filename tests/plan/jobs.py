@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from elastic_api.job import JobSpec
-from elastic_api.status import Condition, JobStatus, Limit
+from elastic_api.status import Condition, JobStatus, SizeReason
 from elastic_operator.plan.facts.decisions import Assignment, Grant, Plan, Slot
 from elastic_operator.plan.facts.job import Job, MainContainer, OwnPod
 from elastic_operator.plan.job.observation import Observation
@@ -96,7 +96,7 @@ def with_facts(job, **fields):
     return replace(job, **fields)
 
 
-def make_grant(*, keep=(), create=(), release=(), limit=Limit.AT_MAXIMUM, message="told", ready=True):
+def make_grant(*, keep=(), create=(), release=(), limit=SizeReason.AT_MAXIMUM, message="told", ready=True):
     slots = tuple(Slot(name.split("-")[0], int(name.split("-")[1]), "n1", ready) for name in create)
     return Grant(Assignment(len(keep) + len(create), _uids(keep), _uids(release), slots), limit, message)
 

@@ -8,9 +8,10 @@ import pytest
 
 from elastic_api.status import Change, Retry
 from elastic_operator.plan.facts.job import Quiet
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.demand import JobShape, demand_of
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.holding import frozen_demand
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started

@@ -9,9 +9,10 @@ import pytest
 from elastic_api.job import CleanPodPolicy
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Grant
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.team import Flavor
-from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.holding import LOWEST_PRIORITY, demand_of_pods, flavor_held, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.reconcile import reconcile
 from tests.plan.jobs import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Change, Limit
+from elastic_api.status import Change, SizeReason
 from elastic_operator.plan.facts.decisions import Route
 from tests.plan.jobs import (
     BOTH,
@@ -56,7 +56,7 @@ def test_what_an_earlier_job_left_behind_is_named_with_the_command_that_removes_
     status = make_status(replicas=0, target_replicas=granted)
     job = make_job((), status=status, foreign_names=names)
     wish = ["master-0", "worker-0"] if granted else []
-    planned = plan(job, make_grant(create=wish, limit=Limit.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(create=wish, limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
     assert reasons(planned)["Ready"] == ("False", phase)
     told = planned.status.condition("Ready").message
     assert told.startswith(f"{first} toy-master-0, toy-worker-0: not of this job")
@@ -72,7 +72,7 @@ def test_of_pods_that_an_earlier_job_left_behind_it_is_told_rather_than_of_its_s
 
 def test_a_job_without_room_is_queued_and_says_why():
     job = make_job((), status=make_status(replicas=0, target_replicas=0))
-    planned = plan(job, make_grant(limit=Limit.INSUFFICIENT_NODES, message="no room"))
+    planned = plan(job, make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room"))
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "InsufficientNodes")
     assert planned.status.condition("Ready").message == "no room"
@@ -111,7 +111,7 @@ def test_a_new_pod_gets_the_limits_its_group_was_made_with():
 
 def test_a_shrink_takes_the_highest_worker_first_and_is_not_a_loss_afterwards():
     job = make_job(group(3), status=started(3))
-    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=Limit.AT_MAXIMUM)
+    grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=SizeReason.AT_MAXIMUM)
     planned = plan(job, grant)
     assert names(planned.deletes) == ["toy-worker-2", "toy-worker-1"]
     assert planned.status.replicas == 2
@@ -142,14 +142,14 @@ def test_a_size_above_what_a_command_was_made_with_starts_a_new_incarnation():
 
 
 def test_a_job_that_left_for_another_says_for_whom_until_it_starts_again():
-    taken = make_grant(release=["master-0", "worker-0"], limit=Limit.INSUFFICIENT_NODES, message="no room")
+    taken = make_grant(release=["master-0", "worker-0"], limit=SizeReason.INSUFFICIENT_NODES, message="no room")
     taken = replace(taken, takers={"first": "owners/first"}, reclaimed=True)
     left = plan(make_job(group()), taken)
-    told = "Suspended: 2 pods go for owners/first, entitled to the GPUs."
+    told = "Suspended: 2 pods go for owners/first, which is entitled to the GPUs."
     assert told in [event.message for event in left.events if event.reason == "QuotaReclaimed"]
     assert left.status.condition("Ready").message == f"no room {told}"
 
-    waiting = make_grant(limit=Limit.INSUFFICIENT_NODES, message="still no room")
+    waiting = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="still no room")
     waits = plan(make_job((), status=left.status), waiting)
     assert waits.status.condition("Ready").message == f"still no room {told}"
     assert waits.status.condition("FullSize").message == "still no room"
@@ -187,7 +187,7 @@ def test_growth_that_is_withdrawn_before_its_pod_is_there_is_excused(pods, relea
 def test_a_job_is_resizing_from_the_decision_that_pods_go_until_they_are_gone():
     job = make_job(group(3), spec=make_spec(), status=started(4))
     taken = make_grant(
-        keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=Limit.HIGHER_PRIORITY_JOBS
+        keep=["master-0", "worker-0"], release=["worker-1", "worker-2"], limit=SizeReason.HIGHER_PRIORITY_JOBS
     )
     decided = plan(job, taken)
     assert decided.commit_first

@@ -371,6 +371,28 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
     assert plan(make_job(status=status), BOTH, now=3600).status.retry is None
 
 
+def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_is_tried_later():
+    retry = Retry(reason=f"{UNPLACED} toy-worker-3: no room.", not_before=at(1500), attempt=3, size=4)
+    lost = make_job((make_pod("worker-0"), make_pod("worker-1")), status=started(2, retry=retry))
+    status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
+    assert (status.incarnation, status.retry) == (2, retry)
+    obs = see(make_job((), status=status), now=260)
+    assert (obs.hold_until, obs.backs_off) == (0.0, False)
+    again = plan(make_job((), status=status), make_grant(create=["master-0", "worker-2", "worker-3"]), now=260)
+    assert [create.role for create in again.creates] == ["master", "worker", "worker"]
+
+
+def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():
+    since = START + 200 - UNSCHEDULABLE_SECONDS
+    waiting = {"phase": "Pending", "main": MainContainer(), "unschedulable": "no cpu", "unschedulable_since": since}
+    master = make_pod("master-0", **waiting)
+    job = make_job((master, make_pod("worker-0"), make_pod("worker-1")), status=started(2))
+    status = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    assert (status.target_replicas, status.retry.size) == (0, 1)
+    obs = see(make_job((), status=status), now=210)
+    assert (obs.hold_until, obs.backs_off) == (seconds(status.retry.not_before), True)
+
+
 def loses_a_worker(status, _now):
     """One that has not run yet, each time."""
     gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")

@@ -30,4 +30,4 @@ def test_none_is_made_again_each_time_and_what_raises_leaves_the_last_thing() ->
     else:
         raise AssertionError
     assert remembered.get("a", 2, lambda: None) is None
-    assert not remembered.kept
+    assert remembered.peek("a") is None

@@ -52,13 +52,13 @@ def nominator(session: Answers, *, reserved: float | None = None) -> tuple[Nomin
         now=lambda: NOW,
         changed=lambda: None,
     )
-    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"loser": "a/loser"})])
+    made.plan([Nomination("uid-owner", "a", "owner", NODE, evicts_from={"giver": "a/giver"})])
     return made, metrics, told
 
 
 async def may_go(made: Nominator) -> bool:
     """Whether the job that is to make way may let its pods go."""
-    gate = made.gate("loser")
+    gate = made.gate("giver")
     assert gate is not None
     return await gate()
 

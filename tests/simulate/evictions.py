@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from tests.simulate import server as kinds
 from tests.simulate.facts import (
     GPU,
@@ -47,18 +47,14 @@ class Evictions:
         self.members = {job.uid: job.members for job in snapshot.jobs}
         self.deleted = {pod["metadata"]["uid"] for pod in deleted}
         self.taken = [pod for pod in deleted if self._is_taken(pod)]
-        self.room_is_held = any(
-            job.uid in self.jobs and self._starves(snapshot, job.uid, job.waiting_since) for job in snapshot.jobs
-        )
+        self.room_is_held = any(job.uid in self.jobs and self._starves(snapshot, job) for job in snapshot.jobs)
         self.takers = takers(server, self.policies, self.jobs, allocation)
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
-    def _starves(self, snapshot: Snapshot, uid: str, since: float) -> bool:
-        return (
-            bool(since)
-            and snapshot.now >= since + snapshot.starvation_seconds
-            and not self.allocation[uid].assignment.replicas
-        )
+    def _starves(self, snapshot: Snapshot, job: JobDemand) -> bool:
+        since = job.waiting_since
+        has_waited = since is not None and snapshot.now >= since + snapshot.starvation_seconds
+        return has_waited and not self.allocation[job.uid].assignment.replicas
 
     def _is_stopped(self, uid: str) -> bool:
         """Whether the job had at least its minimum, and has nothing from now on."""

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
-from elastic_operator.loop import controller, limit_messages, reconciler
-from elastic_operator.loop.reclaim import breaker, making_way, trials
+from elastic_operator.loop import controller, reason_messages, reconciler
+from elastic_operator.loop.reclaim import eviction_limiter, making_way, trials
 from elastic_operator.loop.writes import dispatch, status_times
 from elastic_operator.loop.writes import troubles as backoff
 from elastic_operator.read import bulkhead
@@ -48,11 +48,11 @@ class Moments:
                 controller,
                 dispatch,
                 making_way,
-                breaker,
+                eviction_limiter,
                 reconciler,
                 status_times,
                 trials,
-                limit_messages,
+                reason_messages,
             )
         ]
         jitter = patch.object(backoff, "random", dice)

@@ -143,8 +143,8 @@ def _always(*_args: Any, **_more: Any) -> bool:
     return True
 
 
-def _only_for_guarantees(taking: Taking, victim: Account, _gpus: int, **_more: Any) -> bool:
-    ours, theirs = apart(taking.taker, victim)
+def _only_for_guarantees(taking: Taking, giver: Account, _gpus: int, **_more: Any) -> bool:
+    ours, theirs = apart(taking.taker, giver)
     within = all(account.used + taking.need <= account.guaranteed for account in ours)
     return within and all(account.used > account.guaranteed for account in theirs)
 
@@ -173,7 +173,7 @@ class _Unasked(Taking):
 
 
 def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
-    kind, taker = _Unasked if victims._taker.pending else Taking, victims._taker.account
+    kind, taker = _Unasked if victims._taker.is_pending_pod else Taking, victims._taker.account
     return kind(taker, need, growing=victims._growing) if taker else None
 
 
@@ -185,7 +185,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             await asyncio.sleep(0)
         return await nominator._nominate(nomination)
 
-    for nomination in nominator._by_loser.get(job_uid, ()):
+    for nomination in nominator._by_giver.get(job_uid, ()):
         if not nomination.reserved and nomination.uid not in nominator._writing:
             nominator._start(nomination.uid, later(nomination))
 

@@ -120,4 +120,4 @@ class Reclaims:
             before, top = demand.held.get(theirs[-1], 0), theirs[-1]
             if not within and right.shares[top] >= before and right.shares[top]:
                 low = Fraction(after[ours[-1]], right.shares[ours[-1]] + 2)
-                require(Fraction(before, right.shares[top]) >= low, f"{told}, though that stands higher")
+                require(Fraction(before, right.shares[top]) >= low, f"{told}, though its share value ends up lower")

@@ -15,11 +15,11 @@ from elastic_operator.metrics.jobs import job_families
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
-from elastic_operator.read import surroundings
+from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
-from tests.simulate.test_breaker import Evicted, limited_by
 from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
+from tests.simulate.test_eviction_limits import Evicted, limited_by
 from tests.simulate.world import World
 
 MINUTE = 60.0
@@ -163,12 +163,12 @@ def test_what_follows_each_time_from_something_new_is_no_circle(what: str) -> No
     shuffled(story)
 
 
-def test_without_the_breaker_the_circle_goes_on() -> None:
+def test_without_the_limit_on_changes_the_circle_goes_on() -> None:
     async def story(world: World) -> None:
         world.add_node(4, "a")
         evicted = Evicted(world)
         add_job(world, "free", minReplicas=1, maxReplicas=4)
-        with in_a_circle(), patch.object(surroundings, "may_flap", lambda *_: False):
+        with in_a_circle(), patch.object(job_contexts, "may_flap", lambda *_: False):
             await minutes(world, 1)
         assert len(evicted.times) > 10
 

@@ -8,15 +8,15 @@ from unittest.mock import patch
 
 import pytest
 
-from elastic_api.status import ConditionType, Limit
+from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.loop.reclaim import trials
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
 from tests.simulate.facts import gpus_of, is_master, node_of, reservation_in
 from tests.simulate.server import Body
-from tests.simulate.test_breaker import Evicted, teams
 from tests.simulate.test_bulkheads import add_job, lived, pods_of
+from tests.simulate.test_eviction_limits import Evicted, teams
 from tests.simulate.world import METRICS, World
 
 HOUR = 3600.0
@@ -318,7 +318,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         assert len(pods_of(world, green)) == 6
         world.add_job("red", gpus=4, pool="a", minReplicas=1, maxReplicas=1)
         await world.advance(30)
-        assert limit_of(world, green) == Limit.AT_MAXIMUM
+        assert limit_of(world, green) == SizeReason.AT_MAXIMUM
         going = {uid: who for uid, who in world.operator.allocation.evicted_for.items() if who.team == "red"}
         node = next(node_of(pod) for pod in pods_of(world, green) if pod["metadata"]["uid"] in going)
         others = [pod for pod in pods_of(world, green) if node_of(pod) != node]
@@ -332,7 +332,7 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         world.server.edit(kinds.JOBS, now, {**now["spec"], "maxReplicas": 8})
         await world.settle()
         await world.advance(5)
-        assert limit_of(world, green) != Limit.AT_MAXIMUM
+        assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
     with patch.object(trials.Trials, "_may_ask", lambda *_: False):
         lived(story)

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop import limit_messages, reconciler
+from elastic_operator.loop import reason_messages, reconciler
 from elastic_operator.loop import stored_world as stored
 from elastic_operator.plan import planner
 from elastic_operator.read import specs
@@ -74,7 +74,7 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         reconcile_as_it_is = planner.reconcile
         with patch.object(planner, "reconcile", reconcile):
             for _ in range(6):
-                world.moments.passed += limit_messages.LIMIT_MESSAGES_SECONDS
+                world.moments.passed += reason_messages.REASON_MESSAGES_SECONDS
                 await world.run_pass()
         assert len(owners(world)) == JOBS
         assert {old for old, new in planned if old != new} == set()

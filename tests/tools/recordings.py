@@ -8,10 +8,10 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, JobSurroundings, MainContainer, OwnPod
+from elastic_operator.plan.facts.job import Job, JobContext, MainContainer, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Snapshot
 from elastic_operator.plan.facts.times import at
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.tools.decisions import decide
 from elastic_operator.tools.recording import RecordedJob, Recording, without_contents
 from tests.api.jobs import make_template, with_gpus
@@ -40,7 +40,7 @@ def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
         created=demand.created,
         status=status,
         spec=_spec(demand),
-        around=JobSurroundings(priority=demand.priority),
+        around=JobContext(priority=demand.priority),
         pods=tuple(_pod(demand, member) for member in demand.members),
     )
     shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)

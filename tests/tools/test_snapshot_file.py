@@ -18,15 +18,16 @@ from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import (
     Group,
-    Heard,
     Job,
-    JobSurroundings,
+    JobContext,
+    JobReports,
     LastOutput,
     MainContainer,
     OwnPod,
     Provisioning,
     Quiet,
 )
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
 from elastic_operator.plan.facts.snapshot import (
     EvictionLimit,
@@ -41,7 +42,6 @@ from elastic_operator.plan.facts.snapshot import (
     Toleration,
 )
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.tools import snapshot_file
 from elastic_operator.tools.files import InputError
@@ -126,9 +126,9 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    heard=facts(Heard, report=maybe(REPORTS), group=maybe(facts(Group))),
+    heard=facts(JobReports, report=maybe(REPORTS), group=maybe(facts(Group))),
     around=facts(
-        JobSurroundings,
+        JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
         disruption=maybe(facts(Disruption)),
         quiet=maybe(facts(Quiet)),
@@ -253,7 +253,7 @@ def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, m
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = make_recording([], [recorded(make_job("a"), around=JobSurroundings(unready={"n1": -inf}))])
+    recording = make_recording([], [recorded(make_job("a"), around=JobContext(unready={"n1": -inf}))])
     (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
     assert job["facts"]["around"]["unready"] == {"n1": -snapshot_file.NEVER}
 

@@ -118,8 +118,8 @@ def read(folder: str | Path) -> Code:
     for one in _files(root, "", _ignored(root, flag), flag):
         found.append(one)
         if len(found) > MOST_SEEN:
-            told = f"has more than {MOST_SEEN:,} files: name a smaller folder"
-            raise ConvertError(f"{flag}: {told}, or leave some out by lines of {root / IGNORE_FILE}")
+            message = f"has more than {MOST_SEEN:,} files: name a smaller folder"
+            raise ConvertError(f"{flag}: {message}, or leave some out by lines of {root / IGNORE_FILE}")
     _check(found, root, flag)
     files = tuple(File(one.path, _content(root, one.path, flag), one.is_program) for one in sorted(found, key=_path))
     _check([_Found(one.path, len(one.content), one.is_program) for one in files], root, flag)  # it may have grown
@@ -209,9 +209,9 @@ def _check(found: Sequence[_Found], root: Path, flag: str) -> None:
     size = sum(one.size for one in found)
     if size > MOST_BYTES:
         largest = sorted(found, key=lambda one: (-one.size, one.path))[:SHOWN]
-        told = ", ".join(f"{one.path} ({amount(one.size)})" for one in largest)
+        message = ", ".join(f"{one.path} ({amount(one.size)})" for one in largest)
         raise ConvertError(
-            f"{flag}: has {size:,} bytes, and a ConfigMap takes {MOST_BYTES:,}; the largest: {told}: write"
+            f"{flag}: has {size:,} bytes, and a ConfigMap takes {MOST_BYTES:,}; the largest: {message}: write"
             f" {_pattern(largest[0].path)} into {root / IGNORE_FILE}, and put data on a volume or into the image"
         )
     if len(found) > MOST_FILES:

@@ -113,8 +113,8 @@ def _mount(template: dict[str, Any], code: Code, field: str) -> None:
     mounts, volumes = main.setdefault("volumeMounts", []), pod.setdefault("volumes", [])
     for one in mounts:
         if f"{normpath(one['mountPath'])}/".startswith(f"{MOUNT}/"):
-            told = f"{one['mountPath']} has the volume {one['name']} already: mount that one elsewhere, as at /data"
-            raise ConvertError(f"--code: {field}: {told}")
+            message = f"{one['mountPath']} has the volume {one['name']} already: mount that one elsewhere, as at /data"
+            raise ConvertError(f"--code: {field}: {message}")
     main.setdefault("workingDir", MOUNT)
     _check_script(main, code)
     name, taken = VOLUME, {one["name"] for one in volumes}

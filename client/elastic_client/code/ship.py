@@ -63,8 +63,10 @@ async def _ensure(cluster: Cluster, body: Object) -> tuple[Object, bool]:
     name = body["metadata"]["name"]
     there = await cluster.get(_path(cluster, name))
     if there.get("binaryData") != body["binaryData"] or there.get("data") or there.get("immutable") is not True:
-        told = f"ConfigMap {name}: namespace {cluster.namespace} has one of that name with other contents: delete it by"
-        raise ClientError(Exit.REFUSED, f"{told} `kubectl -n {cluster.namespace} delete configmap {name}`")
+        message = (
+            f"ConfigMap {name}: namespace {cluster.namespace} has one of that name with other contents: delete it by"
+        )
+        raise ClientError(Exit.REFUSED, f"{message} `kubectl -n {cluster.namespace} delete configmap {name}`")
     return there, False
 
 
@@ -96,5 +98,5 @@ async def _give_to(cluster: Cluster, body: Object, job: Object) -> None:
             await _ensure(cluster, {**body, "metadata": {**body["metadata"], **owned["metadata"]}})
         else:
             return
-    told = error or "other jobs that had it went"
-    screen.note(f"note: the ConfigMap {name} will not go with the job: {told}")
+    message = error or "other jobs that had it went"
+    screen.note(f"note: the ConfigMap {name} will not go with the job: {message}")

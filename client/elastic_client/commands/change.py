@@ -64,8 +64,8 @@ async def resized(cluster: Cluster, before: JobRow, size: Bounds) -> JobReport:
 def check_least(size: Bounds, fewest: int, *, what: str) -> None:
     """Raises ClientError, USAGE for an upper bound alone that is below the lower one of `what`, such as `job toy`."""
     if size.small is None and size.big < fewest:
-        told = f"SIZE {size.big}: {what} has {counted(fewest, 'pod')} at least"
-        raise ClientError(Code.USAGE, f"{told}; write {size.big}:{size.big} to lower both bounds")
+        message = f"SIZE {size.big}: {what} has {counted(fewest, 'pod')} at least"
+        raise ClientError(Code.USAGE, f"{message}; write {size.big}:{size.big} to lower both bounds")
 
 
 async def suspend(cluster: Cluster, job: JobName, *, output: Output = Format.TABLE) -> None:
@@ -107,6 +107,6 @@ async def patched(cluster: Cluster, job: str, spec: dict[str, Any]) -> JobReport
     return job_report(await cluster.patch(job_path(cluster, job), {"spec": spec}))
 
 
-def _show(report: JobReport, output: Format, told: str) -> None:
+def _show(report: JobReport, output: Format, message: str) -> None:
     if not printed(report, output):
-        screen.console().print(told, soft_wrap=True)
+        screen.console().print(message, soft_wrap=True)

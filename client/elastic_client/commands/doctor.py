@@ -53,8 +53,8 @@ async def doctor(cluster: Cluster, *, output: Output = Format.TABLE) -> Code:
 
 async def _server(cluster: Cluster) -> Check:
     """Raises ClientError if it does not answer: nothing else can be checked."""
-    told = await cluster.get("/version")
-    return Check(name="API server", ok=True, told=f"{cluster.server}, Kubernetes {told.get('gitVersion', '?')}")
+    version = await cluster.get("/version")
+    return Check(name="API server", ok=True, told=f"{cluster.server}, Kubernetes {version.get('gitVersion', '?')}")
 
 
 async def _namespace(cluster: Cluster) -> Check:
@@ -98,11 +98,11 @@ def compare_fields(served: dict[str, set[str]]) -> Check:
     newer = [f"{part}.{field}" for part in mine for field in sorted(served[part] - mine[part])]
     older = [f"{part}.{field}" for part in mine for field in sorted(mine[part] - served[part])]
     if newer:
-        told = f"the cluster has more than this client knows: {', '.join(newer)}"
-        return Check(name="fields", ok=False, told=told, remedy="upgrade this client")
+        message = f"the cluster has more than this client knows: {', '.join(newer)}"
+        return Check(name="fields", ok=False, told=message, remedy="upgrade this client")
     if older:
-        told = f"this client knows more than the cluster has: {', '.join(older)}"
-        return Check(name="fields", ok=False, told=told, remedy="have the operator upgraded, or use an older client")
+        message = f"this client knows more than the cluster has: {', '.join(older)}"
+        return Check(name="fields", ok=False, told=message, remedy="have the operator upgraded, or use an older client")
     return Check(name="fields", ok=True, told="client and cluster know the same fields")
 
 
@@ -118,16 +118,16 @@ async def _release(cluster: Cluster) -> Check:
     except ClientError:
         return Check(name=name, ok=None, told=f"client {mine}; you may not see the operator's deployment")
     if not found:
-        told = f"client {mine}; no operator is deployed by the chart"
-        return Check(name=name, ok=False, told=told, remedy=INSTALL)
+        message = f"client {mine}; no operator is deployed by the chart"
+        return Check(name=name, ok=False, told=message, remedy=INSTALL)
     theirs = found[0]["metadata"]["labels"].get(VERSION_LABEL, "?")
-    told = f"client {mine}, operator {theirs} in namespace {found[0]['metadata']['namespace']}"
+    message = f"client {mine}, operator {theirs} in namespace {found[0]['metadata']['namespace']}"
     if not (found[0].get("status") or {}).get("readyReplicas"):
         remedy = "look at its pods: docs/runbook.md"
-        return Check(name=name, ok=False, told=f"{told}, of which no pod is ready", remedy=remedy)
+        return Check(name=name, ok=False, told=f"{message}, of which no pod is ready", remedy=remedy)
     if minor(mine) != minor(theirs):
-        return Check(name=name, ok=False, told=told, remedy="use the client of the operator's release")
-    return Check(name=name, ok=True, told=told)
+        return Check(name=name, ok=False, told=message, remedy="use the client of the operator's release")
+    return Check(name=name, ok=True, told=message)
 
 
 async def _answers(cluster: Cluster) -> Check:
@@ -141,8 +141,8 @@ async def _answers(cluster: Cluster) -> Check:
         return Check(name=name, ok=None, told="no jobs in this namespace by which to tell")
     silent = [job.name for job in jobs if job.status == UNKNOWN]
     if silent:
-        told = f"{counted(len(silent), 'job')} without a status, such as {silent[0]}"
-        return Check(name=name, ok=False, told=told, remedy="ask the administrator whether the operator runs")
+        message = f"{counted(len(silent), 'job')} without a status, such as {silent[0]}"
+        return Check(name=name, ok=False, told=message, remedy="ask the administrator whether the operator runs")
     return Check(name=name, ok=True, told=f"{counted(len(jobs), 'job')} with a status")
 
 
@@ -176,8 +176,8 @@ async def gpus(cluster: Cluster) -> list[Check]:
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         for resource in offered:
             offered[resource] += amount(resource, allocatable.get(resource, "0"))
-    told = ", ".join(f"{count} {resource}" for resource, count in offered.items())
-    on = f"{told} on {counted(len(nodes), 'node')}"
+    gpus = ", ".join(f"{count} {resource}" for resource, count in offered.items())
+    on = f"{gpus} on {counted(len(nodes), 'node')}"
     if any(offered.values()):
         return [Check(name=name, ok=True, told=on)]
     remedy = "install the device plugin of your GPUs; jobs without GPUs run all the same"

@@ -90,8 +90,8 @@ def pod_of_rank(status: JobStatus, rank: int) -> str:
     known = sorted((pod.rank, pod.name) for pod in status.pods if pod.rank is not None)
     if not known:
         names = ", ".join(pod.name for pod in status.pods[:3]) or "see `kubectl elastic describe`"
-        told = f"--rank {rank}: ranks are known in Elastic mode only, once training has begun; choose a --pod: {names}"
-        raise ClientError(Code.USAGE, told)
+        message = "ranks are known in Elastic mode only, once training has begun; choose a --pod"
+        raise ClientError(Code.USAGE, f"--rank {rank}: {message}: {names}")
     if rank >= status.world_size:
         raise ClientError(Code.NOT_FOUND, f"--rank {rank}: the ranks are 0 to {status.world_size - 1} now")
     return [name for first, name in known if first <= rank][-1]

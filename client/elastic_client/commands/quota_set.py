@@ -61,7 +61,7 @@ class Field:
 
     flag: str
     path: tuple[str, ...]
-    told: str
+    label: str
     absent: int | None
 
     def of(self, flavor: Mapping[str, Any]) -> int | None:
@@ -118,8 +118,8 @@ async def _set(cluster: Cluster, *, policy: str, wanted: Wanted, dry_run: bool) 
     if dry_run:
         screen.console().print(_as_yaml(policy, before, spec), end="", soft_wrap=True)
         return
-    told = f"policy {policy} {difference(before['spec'] if before else None, spec)}"
-    screen.console().print(f"{told}; see {cluster.command(f'quota describe {policy}')}", soft_wrap=True)
+    message = f"policy {policy} {difference(before['spec'] if before else None, spec)}"
+    screen.console().print(f"{message}; see {cluster.command(f'quota describe {policy}')}", soft_wrap=True)
     await _remark(cluster, policy, wanted.namespaces or ())
 
 
@@ -164,7 +164,7 @@ def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> st
         for field in FIELDS:
             was, is_ = field.of(old.get(flavor["name"], {})), field.of(flavor)
             if was != is_ or before is None:
-                parts.append(f"{field.told}{of} {_step(before, _shown(was), _shown(is_))}")
+                parts.append(f"{field.label}{of} {_step(before, _shown(was), _shown(is_))}")
     here, there = (", ".join((spec or {}).get("namespaces") or ["none"]) for spec in (before, after))
     if here != there:
         parts.append(f"namespaces {_step(before, here, there)}")
@@ -186,8 +186,8 @@ def _amount(field: Field, text: str) -> Amount:
     match = _AMOUNT.fullmatch(text.strip())
     none = " or none" if field.absent is None else ""
     if match is None or (match["number"] == NO_LIMIT and not none):
-        told = f"write a number{none}, such as 4, or with the kind of GPU, such as h100=4"
-        raise ClientError(Code.USAGE, f"{field.flag} {text!r}: {told}")
+        message = f"write a number{none}, such as 4, or with the kind of GPU, such as h100=4"
+        raise ClientError(Code.USAGE, f"{field.flag} {text!r}: {message}")
     return Amount(field, text, match["flavor"] or "", None if match["number"] == NO_LIMIT else int(match["number"]))
 
 
@@ -196,16 +196,16 @@ def _names(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")] if text.strip() else []
     for name in names:
         if not is_name(name):
-            told = "write names of namespaces with commas between them, such as team-a,team-a-dev"
-            raise ClientError(Code.USAGE, f"--namespaces {text!r}: {told}")
+            message = "write names of namespaces with commas between them, such as team-a,team-a-dev"
+            raise ClientError(Code.USAGE, f"--namespaces {text!r}: {message}")
     return tuple(dict.fromkeys(names))
 
 
 def _only_flavor(amount: Amount, names: list[str], policy: str) -> str:
     """The flavor that is meant where none is named. Raises ClientError, USAGE where it could be several."""
     if len(names) > 1:
-        told = f"policy {policy} has the kinds of GPU {', '.join(names)}; write {names[0]}={amount.text}"
-        raise ClientError(Code.USAGE, f"{amount.field.flag} {amount.text}: {told}")
+        message = f"policy {policy} has the kinds of GPU {', '.join(names)}; write {names[0]}={amount.text}"
+        raise ClientError(Code.USAGE, f"{amount.field.flag} {amount.text}: {message}")
     return names[0] if names else DEFAULT_FLAVOR
 
 

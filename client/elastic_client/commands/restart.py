@@ -64,8 +64,8 @@ async def restart(cluster: Cluster, job: JobName, *, timeout: Timeout = None) ->
     if end is not None:
         screen.note(f"job {job} has ended meanwhile: {cluster.command(f'why {job}')} says how")
         return end
-    told = f"job {job} starts anew from its newest checkpoint as soon as its pods fit"
-    screen.console().print(f"{told}; see {cluster.command(f'why {job}')}", soft_wrap=True)
+    message = f"job {job} starts anew from its newest checkpoint as soon as its pods fit"
+    screen.console().print(f"{message}; see {cluster.command(f'why {job}')}", soft_wrap=True)
     return Code.DONE
 
 

@@ -49,8 +49,8 @@ async def create(cluster: Cluster, *, made: Converted, wait: bool, logs: bool) -
         if "already exists" not in str(error):
             raise
         name = made.manifest["metadata"]["name"]
-        told = f"{error}: choose another --name, or begin with {cluster.command(f'delete {name}')}"
-        raise ClientError(error.code, told) from None
+        message = f"{error}: choose another --name, or begin with {cluster.command(f'delete {name}')}"
+        raise ClientError(error.code, message) from None
     name = job["metadata"]["name"]
     screen.console().print(f"job {name} is created in namespace {cluster.namespace}", soft_wrap=True)
     if logs:

@@ -85,11 +85,11 @@ async def await_end(cluster: Cluster, job: str, seconds: float | None, *, uid: s
 def conclusion(job: str, seen: Seen, seconds: float | None, *, see: Callable[[str], str]) -> str:
     """How the wait ended, in one line; `see` makes the command that tells more."""
     state = seen.report.state if seen.report else None
-    told = state.message if state else ""
+    message = state.message if state else ""
     if seen.code == Code.DONE:
-        return f"job {job} succeeded: {told}"
+        return f"job {job} succeeded: {message}"
     if seen.code == Code.FAILED:
-        return f"job {job} failed: {told} See {see(f'logs {job}')}"
+        return f"job {job} failed: {message} See {see(f'logs {job}')}"
     is_ = f"it is {state.reason}" if state else "no operator has looked at it"
     return f"job {job} has not ended within {seconds or 0:g} s: {is_}; see {see(f'why {job}')}"
 
@@ -184,10 +184,10 @@ class Lines:
 
     def update(self, report: JobReport) -> None:
         """One line where state or size changed."""
-        told = told_of(report).partition(" allowed)")[0] + " allowed)"
-        if told != self.last:
-            screen.note(f"job {self.job}: {told}")
-        self.last = told
+        message = told_of(report).partition(" allowed)")[0] + " allowed)"
+        if message != self.last:
+            screen.note(f"job {self.job}: {message}")
+        self.last = message
 
 
 class Bar:

@@ -113,11 +113,11 @@ def _refuse_if_invalid(job: Object) -> None:
 
 def _no_answer(cluster: Cluster, body: Object, seconds: float) -> str:
     """Why there is no answer, as far as that can be told."""
-    told = f"no answer within {seconds:g} s"
+    message = f"no answer within {seconds:g} s"
     if not body or not status_of(body).conditions:
-        return f"{told}: no operator looks at jobs here: see {cluster.command('doctor')}"
+        return f"{message}: no operator looks at jobs here: see {cluster.command('doctor')}"
     return (
-        f"{told}: the operator looks at jobs, but does not answer: it is of an older release (see"
+        f"{message}: the operator looks at jobs, but does not answer: it is of an older release (see"
         f" {cluster.command('doctor')}), or has many such questions: try again, or wait for longer by --timeout"
     )
 

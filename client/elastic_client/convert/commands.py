@@ -209,8 +209,8 @@ def add_run(app: typer.Typer, submit: Submit) -> None:
 
     def finish(made: Converted, after: After, context: typer.Context) -> None:
         if after.when and (after.wait or after.logs):
-            told = "--when: makes no job that could be waited for; leave --wait and --logs out"
-            raise ClientError(Code.USAGE, told)
+            message = "--when: makes no job that could be waited for; leave --wait and --logs out"
+            raise ClientError(Code.USAGE, message)
         if after.dry_run:
             with one_line():
                 _print(made, _namespace(context))
@@ -372,8 +372,8 @@ def _documents(yaml: Any, text: str) -> list[dict[str, Any]]:
     try:
         found = [body for body in yaml.safe_load_all(text) if body is not None]
     except yaml.YAMLError as error:
-        told = " ".join(str(error).split())
-        raise ConvertError(f"the file is not valid YAML: {told}") from None
+        message = " ".join(str(error).split())
+        raise ConvertError(f"the file is not valid YAML: {message}") from None
     if not found or not all(isinstance(body, dict) for body in found):
         raise ConvertError("the file has no object of Kubernetes: write one with kind and spec")
     if not _is_finite(found):
@@ -420,8 +420,8 @@ def _say_code(body: Mapping[str, Any]) -> None:
     from elastic_client.code.objects import MOUNT, code_of
 
     if name := code_of(body["spec"]["template"]):
-        told = f"The code at {MOUNT} is in the ConfigMap {name}, which goes with the job: a copy needs it, too."
-        typer.echo(told, err=True)
+        message = f"The code at {MOUNT} is in the ConfigMap {name}, which goes with the job: a copy needs it, too."
+        typer.echo(message, err=True)
 
 
 def _say(made: Converted) -> None:

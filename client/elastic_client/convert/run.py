@@ -137,8 +137,8 @@ def _torchrun_line(words: Sequence[str]) -> torchrun.Line:
 
 def _instead(words: Sequence[str], error: str) -> str:
     """What to type instead of a flag that torchrun does not know."""
-    told = error.split()
-    number = next((n for n, word in enumerate(words) if word.partition("=")[0] in told), 0)
+    said = error.split()
+    number = next((n for n, word in enumerate(words) if word.partition("=")[0] in said), 0)
     flag = words[number].partition("=")[0]
     if number and (flag in RUN_FLAGS or flag in SHORT_FLAGS):
         before = words[number - 1]
@@ -175,8 +175,8 @@ def words_of_image(text: str, report: Report) -> list[str]:
 def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]:
     """The fewest and most pods. The two bounds stand alone; else --workers and --nnodes say the same. Raises."""
     least, most = typed.min_replicas, typed.max_replicas
-    told = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
-    found = {size(text, flag) for flag, text in told}
+    given = [(flag, text) for flag, text in (("--workers", typed.workers), (NNODES, program.nnodes)) if text]
+    found = {size(text, flag) for flag, text in given}
     if len(found) > 1:
         raise ConvertError(f"{NNODES} {program.nnodes}: says another size than --workers {typed.workers}: write one")
     if least is None and most is None:
@@ -187,12 +187,12 @@ def _sizes(typed: RunFlags, program: Program, report: Report) -> tuple[int, int]
     written = next(iter(found)) if found else (least or most or 1, most or least or 1)
     fewest, largest = written[0] if least is None else least, written[1] if most is None else most
     if found and written[0] != written[1] and (fewest, largest) != written:
-        raise ConvertError(f"{' '.join(told[0])}: says another size than {flags}: write one")
+        raise ConvertError(f"{' '.join(given[0])}: says another size than {flags}: write one")
     if found and not fewest <= written[1] <= largest:
-        raise ConvertError(f"{' '.join(told[0])}: is not between the bounds, {flags}: write one")
+        raise ConvertError(f"{' '.join(given[0])}: is not between the bounds, {flags}: write one")
     if found and not {fewest, largest} & set(written):
         report.lose(
-            " ".join(told[0]), f"--min-replicas and --max-replicas say the size, {manifest.pods(fewest, largest)}"
+            " ".join(given[0]), f"--min-replicas and --max-replicas say the size, {manifest.pods(fewest, largest)}"
         )
     return pair(flags, fewest, largest)
 

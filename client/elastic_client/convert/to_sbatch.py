@@ -217,8 +217,8 @@ def _exported(line: JobLine) -> list[Variable]:
 
 def _export(variable: Variable) -> str:
     if variable.missing:
-        told = re.sub(r'[\\"$`}]', r"\\\g<0>", variable.missing)
-        return f': "${{{variable.name}:?was {told}: export it before sbatch}}"'
+        missing = re.sub(r'[\\"$`}]', r"\\\g<0>", variable.missing)
+        return f': "${{{variable.name}:?was {missing}: export it before sbatch}}"'
     return f"export {variable.name}={variable.value}"
 
 

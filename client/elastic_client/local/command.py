@@ -90,8 +90,8 @@ def or_local(scale: Command) -> Command:
         except ClientError as error:
             if error.code != Code.UNREACHABLE or _names_a_cluster(values):
                 raise
-            told = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
-            raise ClientError(error.code, f"{told}: {error}") from None
+            message = f"no run of this machine is called {values['job']!r}, and there is no way to a cluster"
+            raise ClientError(error.code, f"{message}: {error}") from None
 
     return _signed(run, parameters)
 
@@ -159,8 +159,8 @@ def _in_folder(code: str) -> contextlib.AbstractContextManager[None]:
 def _check_script(words: Sequence[str], folder: Path) -> None:
     """Raises ClientError, USAGE where the script is not there; each pod would say so, and start again."""
     if words and words[0].endswith(".py") and not (folder / words[0]).is_file():
-        told = f"there is no such file in {folder.resolve()}; write the path of your script"
-        raise ClientError(Code.USAGE, f"-- {words[0]}: {told}")
+        message = f"there is no such file in {folder.resolve()}; write the path of your script"
+        raise ClientError(Code.USAGE, f"-- {words[0]}: {message}")
 
 
 def _empty(name: str) -> Any:
@@ -202,8 +202,8 @@ def _scale(run: Run, size: Bounds, output: Format, at: Path) -> None:
     from elastic_client.local.plan import check_room
 
     if output not in (Format.TABLE, Format.WIDE):
-        told = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
-        raise ClientError(Code.USAGE, f"--output {output}: {told}")
+        message = f"run {run.name} on this machine is no object: leave it out, or name a namespace by -n"
+        raise ClientError(Code.USAGE, f"--output {output}: {message}")
     before = place.read_sizes(run.name, at=at)
     check_least(size, before.fewest, what=f"run {run.name}")
     after = place.Sizes(before.fewest if size.small is None else size.small, size.big)

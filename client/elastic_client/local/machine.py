@@ -26,7 +26,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Only a torch that was built for GPUs is imported, as that takes seconds: it alone knows which of them it can use.
 _QUESTION = """\
 import importlib.util, json, os, runpy, sys
-told = {"python": sys.version_info[:2], "executable": sys.executable, "torch": None, "gpus": 0}
+found = {"python": sys.version_info[:2], "executable": sys.executable, "torch": None, "gpus": 0}
 spec = importlib.util.find_spec("torch")
 if spec and spec.origin and spec.submodule_search_locations:
     about = {}
@@ -34,11 +34,11 @@ if spec and spec.origin and spec.submodule_search_locations:
         about = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
     except OSError:
         pass
-    told["torch"] = about.get("__version__", "")
+    found["torch"] = about.get("__version__", "")
     if about.get("cuda") or about.get("hip"):
         import torch
-        told["gpus"] = torch.cuda.device_count()
-print(json.dumps(told))
+        found["gpus"] = torch.cuda.device_count()
+print(json.dumps(found))
 """
 
 
@@ -85,8 +85,8 @@ def ports(first: int | None) -> tuple[int, int]:
     """
     if first is not None:
         if taken := [port for port in (first, first + 1) if not _is_free(port)]:
-            told = f"--port {first}: somebody listens at {taken[0]}"
-            raise ClientError(Code.USAGE, f"{told}: write another, or leave --port out to get free ones")
+            message = f"--port {first}: somebody listens at {taken[0]}"
+            raise ClientError(Code.USAGE, f"{message}: write another, or leave --port out to get free ones")
         return first, first + 1
     free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
     return next(free), next(free)
@@ -104,7 +104,7 @@ def _ask(python: str, environ: Mapping[str, str]) -> Machine | str:
             timeout=ANSWER_SECONDS,
             check=False,
         )
-        told = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         return f"it does not answer within {ANSWER_SECONDS} s"
     except OSError as error:
@@ -112,13 +112,13 @@ def _ask(python: str, environ: Mapping[str, str]) -> Machine | str:
     except (ValueError, IndexError):
         last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
         return f"its torch cannot be imported: {last[0]}"
-    if tuple(told["python"]) < OLDEST_PYTHON:
-        return f"it is Python {_dotted(told['python'])}, and {_dotted(OLDEST_PYTHON)} or later is needed"
-    if told["torch"] is None:
+    if tuple(found["python"]) < OLDEST_PYTHON:
+        return f"it is Python {_dotted(found['python'])}, and {_dotted(OLDEST_PYTHON)} or later is needed"
+    if found["torch"] is None:
         return "it has no torch: `pip install torch` there"
-    if _is_old(told["torch"]):
-        return f"it has torch {told['torch']}, and {_dotted(OLDEST_TORCH)} or later is needed"
-    return Machine(python, told["torch"], cards(told["gpus"], environ))
+    if _is_old(found["torch"]):
+        return f"it has torch {found['torch']}, and {_dotted(OLDEST_TORCH)} or later is needed"
+    return Machine(python, found["torch"], cards(found["gpus"], environ))
 
 
 def _is_old(version: str) -> bool:

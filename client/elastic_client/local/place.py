@@ -78,16 +78,16 @@ def only(size: str, *, at: Path) -> Run:
     if len(runs) == 1:
         return runs[0]
     if not runs:
-        told = f"JOB: nothing trains here by `run --local` ({at}); write a job's name, as in `scale toy {size}`"
-        raise ClientError(Code.NOT_FOUND, told)
+        message = f"JOB: nothing trains here by `run --local` ({at}); write a job's name, as in `scale toy {size}`"
+        raise ClientError(Code.NOT_FOUND, message)
     names = [run.name for run in runs]
     raise ClientError(Code.USAGE, f"JOB: several train here: {near('', names)}; write one before {size}")
 
 
 def read_sizes(name: str, *, at: Path) -> Sizes:
     """What the run is to have. Raises OSError, ValueError where there is no such file, or no such content."""
-    told = json.loads(_sizes_file(name, at).read_text())
-    return Sizes(int(told["fewest"]), int(told["most"]))
+    stored = json.loads(_sizes_file(name, at).read_text())
+    return Sizes(int(stored["fewest"]), int(stored["most"]))
 
 
 def write_sizes(name: str, sizes: Sizes, *, at: Path) -> None:

@@ -123,8 +123,8 @@ def check_room(sizes: Sizes, room: int | None, gpus_each: int, *, flag: str) -> 
     if room is None or sizes.fewest <= room:
         return
     needed = counted(sizes.fewest * gpus_each, "GPU")
-    told = f"{flag}: {counted(sizes.fewest, 'pod')} of {counted(gpus_each, 'GPU')} each need {needed}"
-    raise ClientError(Code.USAGE, f"{told}, and this machine has room for {counted(room, 'such pod')}; {NO_GPUS}")
+    message = f"{flag}: {counted(sizes.fewest, 'pod')} of {counted(gpus_each, 'GPU')} each need {needed}"
+    raise ClientError(Code.USAGE, f"{message}, and this machine has room for {counted(room, 'such pod')}; {NO_GPUS}")
 
 
 def size(sizes: Sizes, room: int | None) -> int:
@@ -168,8 +168,8 @@ def _gpus_each(typed: RunFlags, spec: JobSpec, machine: Machine) -> int:
     """As many as -g says; without it one for each process where the machine has GPUs. Raises ClientError, USAGE."""
     asked = gpus_of(spec.template)
     if asked and not machine.gpus:
-        told = f"--gpus {asked}: torch {machine.torch} of {machine.python} finds no GPU: {NO_GPUS}"
-        raise ClientError(Code.USAGE, told)
+        message = f"--gpus {asked}: torch {machine.torch} of {machine.python} finds no GPU: {NO_GPUS}"
+        raise ClientError(Code.USAGE, message)
     if typed.gpus:
         return asked
     return nproc_of(spec, contract.ROLE_MASTER) if machine.gpus else 0

@@ -63,7 +63,7 @@ class Lost:
     """A pod that ended unasked: when it starts again, in seconds of the event loop's clock, and how it ended."""
 
     again_at: float
-    told: str
+    message: str
 
 
 class LocalRun:
@@ -149,9 +149,9 @@ class LocalRun:
             if lost is not None:
                 self._restarts += 1
                 if self._restarts > MOST_RESTARTS:
-                    self._outcome = f"{lost.told}, after {MOST_RESTARTS} other losses of pods"
+                    self._outcome = f"{lost.message}, after {MOST_RESTARTS} other losses of pods"
                     return
-                self._tell(f"{lost.told}: it starts again")
+                self._tell(f"{lost.message}: it starts again")
             self._pods[index] = await self._start(index)
             self._lost.pop(index, None)
 
@@ -172,8 +172,8 @@ class LocalRun:
                 prefix=lambda: self._prefix(index),
             )
         except OSError as error:
-            told = f"run {self._plan.name}: {self._plan.pod_name(index)} cannot be started: {error.strerror}"
-            raise ClientError(Code.FAILED, told) from None
+            message = f"run {self._plan.name}: {self._plan.pod_name(index)} cannot be started: {error.strerror}"
+            raise ClientError(Code.FAILED, message) from None
 
     def _send_away(self) -> None:
         """The pods with the highest numbers leave first."""
@@ -282,8 +282,8 @@ class LocalRun:
         if self._stopped is not None:
             self._tell(f"was ended after {took}{step}")
         elif self._outcome:
-            told = f"run {plan.name} failed after {took}{step}: {self._outcome}; see the lines above"
-            raise ClientError(Code.FAILED, told)
+            message = f"run {plan.name} failed after {took}{step}: {self._outcome}; see the lines above"
+            raise ClientError(Code.FAILED, message)
         else:
             self._tell(f"succeeded after {took}{step}")
 

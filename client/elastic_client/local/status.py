@@ -23,11 +23,11 @@ def ask(port: int) -> Mapping[str, Any]:
         connection = http.client.HTTPConnection(HERE, port, timeout=ANSWER_SECONDS)
         try:
             connection.request("GET", "/status")
-            told = json.load(connection.getresponse())
+            answer = json.load(connection.getresponse())
         finally:
             connection.close()
-        if isinstance(told, dict):
-            return told
+        if isinstance(answer, dict):
+            return answer
     return {}
 
 
@@ -50,9 +50,9 @@ class Seen:
         if members:
             self.ranks = {name: place * self.processes for place, name in enumerate(members)}
         self.step, self.state = (status.get("training") or {}).get("step", self.step), status.get("state", "")
-        told = {(int(status.get("epoch", 0)), int(one["generation"])): one for one in status.get("changes") or ()}
-        new = [told[key] for key in sorted(told.keys() - self.changes.keys())]
-        self.changes |= told
+        changes = {(int(status.get("epoch", 0)), int(one["generation"])): one for one in status.get("changes") or ()}
+        new = [changes[key] for key in sorted(changes.keys() - self.changes.keys())]
+        self.changes |= changes
         return new
 
     def rows(self) -> list[list[object]]:

@@ -1,6 +1,6 @@
-"""What only the pods of Elastic jobs have: the launcher, its orders, and the master's file of who takes part.
+"""What only the pods of Elastic jobs have: the launcher, its orders, and the master's file with the membership.
 
-An init container brings the launcher into a volume, so that images need not have it. The master finds who takes part in
+An init container brings the launcher into a volume, so that images need not have it. The master finds the membership in
 a file that the kubelet keeps equal to the pod's annotation. It is mounted as a folder, because the kubelet does not
 renew single files (subPath).
 """

@@ -32,7 +32,7 @@ KEEP_ALIVE_ATTEMPTS = 6
 later never meet its group. Each pod that leaves costs the others that time, so it is short (30).
 """
 LAST_CALL_SECONDS = 1
-"""The least that torch accepts. The operator decides who takes part, so nothing is gained by waiting for more."""
+"""The least that torch accepts. The operator decides which pods take part, so nothing is gained by waiting for more."""
 
 
 def grace_seconds(spec: JobSpec) -> int:

@@ -18,10 +18,10 @@ _MAX_SHOWN = 200
 class Remedy(Enum):
     """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged."""
 
-    DECIDE_AGAIN = "at once, from what has changed meanwhile; nobody is told"
-    NEXT_LEADER = "this process writes no more; nobody is told"
+    DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
+    NEXT_LEADER = "this process writes no more; it is not reported"
     WAIT = "the same again, after a pause"
-    USER = "the same again, after a pause, and somebody is told what to do about it"
+    USER = "the same again, after a pause, and a message says what to do about it"
     EDIT = "only another template can help: nothing, until the job is edited"
 
     @property
@@ -31,7 +31,7 @@ class Remedy(Enum):
 
     @property
     def is_reported(self) -> bool:
-        """Whether users or the log are to be told of the error."""
+        """Whether the error is reported, to users or in the log."""
         return self not in (Remedy.DECIDE_AGAIN, Remedy.NEXT_LEADER)
 
 
@@ -134,7 +134,7 @@ class ServerError(ApiError):
 
 
 def may_have_happened(error: ClusterError) -> bool:
-    """Whether a write that failed with this error may have been carried out all the same.
+    """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
     vain. Any other error says that it was not carried out.

@@ -9,7 +9,7 @@ import msgspec
 
 MAX_PARTS = 5_000
 """The most different parts that are kept; then all are forgotten. The pods of a job come one after the other, so they
-share their parts all the same; and what tenants write into conditions, 1 kB each, does not pile up.
+share their parts nevertheless; and what tenants write into conditions, 1 kB each, does not pile up.
 """
 MAX_KINDS = 10_000
 """The most different things that one memory of `interned` has."""

@@ -1,4 +1,4 @@
-"""Who may read the metrics: accounts whose roles in the cluster allow them to `get` the URL /metrics (97).
+"""The accounts that may read the metrics: those whose roles in the cluster allow them to `get` the URL /metrics (97).
 
 As in other controllers, a TokenReview finds the account of a bearer token, and a SubjectAccessReview whether it may
 read. Answers are cached for a short time. A permission is cached for longer while the API server does not answer:

@@ -210,8 +210,8 @@ class Reflector(Generic[T]):
         return decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
 
     async def _watch(self) -> None:
-        """Watch until the server ends it. A watch that ends at once or without news is a failure, lest this be a busy
-        loop.
+        """Watch until the server ends it. A watch that ends at once or without news counts as a failure: the pause
+        after it keeps this from being a busy loop.
         """
         begun, before = time.monotonic(), self.stats.events
         params = self._params | {

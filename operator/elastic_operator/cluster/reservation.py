@@ -83,7 +83,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         wait = doubled(FIRST_SECONDS, MAX_AVOIDED_SECONDS, times)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
-        in_vain = sum(min(max(one.times, 0), _MAX_TIMES) for one in avoid.values())
+        in_vain = sum(min(max(avoided.times, 0), _MAX_TIMES) for avoided in avoid.values())
         rest = rest_seconds(in_vain)
         rests_until = now + rest if rest else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
@@ -118,7 +118,7 @@ def is_annotated(pod: Pod) -> bool:
 
 
 def _condition(pod: Pod) -> Condition | None:
-    return next((one for one in pod.status.conditions or () if one.type == CONDITION), None)
+    return next((condition for condition in pod.status.conditions or () if condition.type == CONDITION), None)
 
 
 def _annotated(pod: Pod) -> Reservation:

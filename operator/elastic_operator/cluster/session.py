@@ -119,7 +119,7 @@ class Session:
         await self._http.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while any(one.fileno() >= 0 for one in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
+                while any(open_.fileno() >= 0 for open_ in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
                     await asyncio.sleep(0.01)
 
     def _over_tcp(self, connection: Connection) -> aiohttp.ClientSession:

@@ -181,7 +181,7 @@ class Store(Generic[T]):
             listener(old, new)
         except Exception:
             meta = (new or old).metadata  # type: ignore[union-attr] # one of them is there
-            log.exception("listener=%r raised at %s/%s", listener, meta.namespace, meta.name)
+            log.exception("listener=%r raised an error about %s/%s", listener, meta.namespace, meta.name)
             self.on_error()
 
 

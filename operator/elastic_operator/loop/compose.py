@@ -9,7 +9,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.making_way import MakingWay
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
@@ -64,12 +64,12 @@ def make_controller(
         barred=lambda uid: nominator.barred(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
-    breaker = Breaker(settings.reclaim, evicted=metrics.evictions.inc)
+    limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
     nominator = Nominator(
         actor.session,
         stores.pods,
         keeps_seconds=settings.reclaim.reservation_seconds,
-        grace_ceiling=reader.surroundings.grace_ceiling,
+        grace_ceiling=reader.job_contexts.grace_ceiling,
         events=actor.events,
         metrics=metrics,
         now=clock.time,
@@ -117,7 +117,7 @@ def make_controller(
         refused=trials.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
-    making_way = MakingWay(trials, nominator, breaker, stores.pods, logs.reads)
+    making_way = MakingWay(trials, nominator, limiter, stores.pods, logs.reads)
     reconciler = Reconciler(
         planner,
         world,
@@ -131,12 +131,12 @@ def make_controller(
     )
     read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
     of_writes = (trials, making_way, troubles, dispatcher.status_times)
-    of_jobs = (*read, *heard, *of_writes, reconciler.limit_messages, forecasts.what_ifs, forecasts.queue_positions)
+    of_jobs = (*read, *heard, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,
         planner,
         reconciler,
-        breaker,
+        limiter,
         nominator,
         trials,
         forecasts,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.forecast.forecasts import Forecasts
-from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
 from elastic_operator.loop.reclaim.trials import Trials
@@ -51,7 +51,7 @@ class Controller:
         world: StoredWorld,
         planner: Planner,
         jobs: Reconciler,
-        breaker: Breaker,
+        limiter: EvictionLimiter,
         nominator: Nominator,
         trials: Trials,
         forecasts: Forecasts,
@@ -65,7 +65,7 @@ class Controller:
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, jobs
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
-        self._breaker, self._reports, self.of_jobs = breaker, reports, of_jobs
+        self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
         self._stepped = clock.stepped
@@ -113,8 +113,8 @@ class Controller:
                 await asyncio.sleep(0)
             for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
-        except Exception:  # noqa: BLE001 - the pass meets it again, and logs it
-            return
+        except Exception:  # an error of a job or pod comes again in the pass, which logs it
+            log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -143,7 +143,7 @@ class Controller:
                 self.forget()  # what was to last until some time may now last too long (29)
             if began >= self._resync_at:
                 self._resync()
-            decisions = self.decisions = self.planner.decide(self.world.look(now), self._breaker)
+            decisions = self.decisions = self.planner.decide(self.world.look(now), self._limiter)
             self.forecasts.see(decisions)
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
@@ -166,22 +166,21 @@ class Controller:
             report()
         except Exception:
             self._metrics.pass_errors.inc()
-            log.exception("what was decided cannot be reported; it is carried out all the same")
+            log.exception("what was decided cannot be reported; it is carried out nevertheless")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
         """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
-            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out all the same"
+            text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
             log.error(text, exc_info=decisions.error)
-        if decisions.stopped is None and self.planner.preempted_in_vain:
-            uids = sorted(self.planner.preempted_in_vain)
-            log.warning("whole jobs lose their pods in vain: their takers, uids=%s, get nothing by it", uids)
+        if decisions.stopped is None:
+            self._reports.in_vain(decisions.observed.snapshot, self.planner.preempted_in_vain)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
-        self._breaker.note_waiting(allocation)
-        self.reconciler.limit_messages.later(allocation)
+        self._limiter.note_waiting(allocation)
+        self.reconciler.reason_messages.later(allocation)
         self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:

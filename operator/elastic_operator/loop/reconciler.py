@@ -16,7 +16,7 @@ from math import inf
 from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
-from elastic_operator.loop.limit_messages import LimitMessages
+from elastic_operator.loop.reason_messages import ReasonMessages
 from elastic_operator.loop.reclaim.making_way import MakingWay
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
@@ -67,7 +67,7 @@ class Reconciler:
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
         """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
-        self.limit_messages = LimitMessages()
+        self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
         """Cancel the plans under way, and what else is done for jobs."""
@@ -77,7 +77,7 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.limit_messages.next_due())
+        return min(self.goes_on_at(now), self._planner.next_due(), self.reason_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
@@ -97,7 +97,7 @@ class Reconciler:
         self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _set_aside(self, uid: str, error: Exception) -> Observation | None:
-        """Set the job aside: it raised at what it was given. Returns its observation then; None if it is gone."""
+        """Set the job aside after an error about what it was given. Returns its observation; None if it is gone."""
         return self._planner.set_aside(self._world, uid, error, given=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Reconciler:
     def _note(self, planned: Planned) -> None:
         """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
         self._planner.note(planned)
-        self.limit_messages.renewed(planned.obs.job.uid)
+        self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
         except Exception:  # metrics of one job stop no pass
@@ -202,7 +202,7 @@ class Reconciler:
 
         `storms`: passes have woken each other for a while.
         """
-        for uid in self.limit_messages.take(storms=storms):
+        for uid in self.reason_messages.take(storms=storms):
             known = self._planner.planned(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue

@@ -11,10 +11,10 @@ from math import inf
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.memory import Remembered, Touched, drop_absent
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Heard, Job, OwnPod
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.read.bulkhead import Fault
@@ -42,7 +42,7 @@ class StoredWorld:
     Args:
         with_logs: The pods of a job (uid, namespace) with what their logs say; a failed one is shown as it was before,
             until its log was read.
-        report, heard: By a job's uid, what its master reported, and when it last did.
+        report, answered: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
         may_take: Whether the API server would accept the job's pods.
         may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
@@ -56,7 +56,7 @@ class StoredWorld:
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
         report: Callable[[str], Report | None] = lambda _: None,
-        heard: Callable[[str], float | None] = lambda _: -inf,
+        answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
         may_take: Callable[[Job], bool] = lambda _: True,
         may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
@@ -64,7 +64,7 @@ class StoredWorld:
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._troubles = reader, with_logs, troubles
-        self._report, self._heard, self._group, self._may_take = report, heard, group, may_take
+        self._report, self._answered, self._group, self._may_take = report, answered, group, may_take
         self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
@@ -78,7 +78,7 @@ class StoredWorld:
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
-        """Jobs (uids) that depend on more than themselves, their pods and the surroundings: read at each look."""
+        """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
         self._touched: Collection[str] | None = None
         self._end_touching = self._stores.jobs.subscribe(self._touch)
 
@@ -105,7 +105,8 @@ class StoredWorld:
 
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._known, self._bare.kept)
+        drop_absent(present, self._known)
+        self._bare.drop_absent(present)
         self._restless &= present
 
     def touched(self) -> Collection[str] | None:
@@ -131,9 +132,9 @@ class StoredWorld:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def glance(self, now: float) -> StoredWorld:
-        """Look at what surrounds the jobs."""
+        """Look at the context of the jobs."""
         self.now = now
-        if self.reader.surroundings.look(now):
+        if self.reader.job_contexts.look(now):
             self._changed.everything()
         self._changed.add(*self.reader.shapes.take_moved())
         return self
@@ -173,23 +174,23 @@ class StoredWorld:
         fault = self._bulkhead.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
-        self._bare.kept.pop(uid, None)
+        self._bare.drop(uid)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
         specs, trouble = self.reader.specs, self._troubles.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
-        heard = Heard(
+        reports = JobReports(
             trouble=trouble.message,
             blocked=trouble.blocked,
             refused=trouble.refusal(meta.generation),
             report=self._report(uid),
-            answered=self._heard(uid),
+            answered=self._answered(uid),
             group=self._group(uid),
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
-        inputs = self.reader.jobs.inputs(body, pods, heard)
+        inputs = self.reader.jobs.inputs(body, pods, reports)
         if known is None or not inputs.equal(known.inputs):
             known = self._known[uid] = _Known(inputs, self.reader.jobs.job(inputs))
-        is_plain = pods is own and not heard.trouble and known.job.status.held_until is None
+        is_plain = pods is own and not reports.trouble and known.job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
         return known.job
 
@@ -210,7 +211,7 @@ class StoredWorld:
 
     def _is_new(self, uid: str) -> bool:
         known = self._known.get(uid)
-        return uid not in self._bare.kept and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
+        return uid not in self._bare.names() and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -221,7 +222,7 @@ class StoredWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
-        return tuple(one.member for one in self._ledger.assumed(uid))
+        return tuple(assumed.member for assumed in self._ledger.assumed(uid))
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
@@ -268,7 +269,7 @@ class StoredWorld:
         return True
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
-        """The allocation raised at a foreign pod."""
+        """The allocation raised an error about a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 

@@ -73,7 +73,7 @@ class Counters:
 
     def stand_by(self) -> None:
         """This process does not lead any more: another one reports the present state (75)."""
-        for gauge in (self.leader, self.reservations, self.breaker_open, self.too_large, self.reclaim_unanswered):
+        for gauge in (self.leader, self.reservations, self.waiting_for_limit, self.too_large, self.reclaim_unanswered):
             gauge.set(0)
 
     def _of_the_process(self) -> None:
@@ -85,7 +85,7 @@ class Counters:
         self.api_requests = self._counter("api_requests", "Requests to the API server.", "verb code")
         self.events_dropped = self._counter(
             "events_dropped",
-            "Kubernetes events that were not told: too many at once, too many of one job, or refused.",
+            "Kubernetes events that were not written: too many at once, too many of one job, or refused.",
         )
 
     def _of_passes(self) -> None:
@@ -150,7 +150,7 @@ class Counters:
         )
         for fits in ("true", "false"):
             self.what_ifs.labels(fits)
-        self.start_estimates = self._counter("start_estimates", "Estimates of their start that waiting jobs were told.")
+        self.start_estimates = self._counter("start_estimates", "Estimated starts that waiting jobs got.")
         self.start_estimate_ratio = self._histogram(
             "start_estimate_ratio",
             "How long jobs waited after each estimate of their start, as a part of what the estimate said: 1 is exact,"
@@ -174,7 +174,7 @@ class Counters:
         self.nominations = self._counter("nominations", "Foreign pods that got a node reserved.")
         self.reservations = self._gauge("reservations", "Foreign pods that have a node reserved and are not bound.")
         self.reservations_expired = self._counter("reservations_expired", "Reservations that ran out.")
-        self.breaker_open = self._gauge(
+        self.waiting_for_limit = self._gauge(
             "reclaim_breaker_open", "Jobs and pods that wait because a limit of reclaim is reached."
         )
         text = "Of these, those that no time helps: more would go at once than a limit that was set ever allows."

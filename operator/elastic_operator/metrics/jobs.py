@@ -146,9 +146,9 @@ def _one(
 
 
 TRAINING = (
-    ("job_step", "Optimizer steps done, as the job's master told within the last half minute; Elastic mode."),
+    ("job_step", "Optimizer steps done, as the job's master reported within the last half minute; Elastic mode."),
     ("job_epoch", "Passes over the data that are done; scripts that use the library."),
-    ("job_loss", "The loss as the script last told it, if it is a finite number; scripts that use the library."),
+    ("job_loss", "The loss as the script last reported it, if it is a finite number; scripts that use the library."),
     (
         "job_goodput_ratio",
         "Part of the time (0 to 1) in which steps were done that counted, since the master's first training process"

@@ -12,9 +12,10 @@ Of one job:
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
     demand          what a job wants: allowed sizes, and the shapes of its pods (kueue: Workload)
-    shape           what kube-scheduler requires of a node for a pod of one template
+    load            what a pod uses of its node: resources, GPUs among them, and host ports
+    shape           what kube-scheduler requires of a node for a pod of one template: room for its load, and more
     plan            the writes of one pass for one job, in their order
-    membership      who takes part in an Elastic job; its master reads it from its pod's annotation (launcher: wish)
+    membership      the pods that take part in an Elastic job; its master reads it from an annotation (launcher: wish)
 
 Of quotas:
     flavor          a kind of GPU (kueue: ResourceFlavor)
@@ -24,25 +25,28 @@ Of quotas:
     limit           the most that it may use: guarantee and borrow limit (kueue: nominalQuota + borrowingLimit)
     fair share      the part of all GPUs that a team should have, by guarantees, weights and demands (KAI: fair share)
     tier            the right by which a team uses GPUs: guaranteed, within the fair share, or borrowed
-    standing        use relative to fair share; the team that stands lowest is served next (kueue: share value)
+    share value     use relative to fair share; the team with the lowest one is served next
     entitled        a team is, where the rules let it take GPUs from another one (`allocation.preemption.rules`)
 
 Of one allocation:
     snapshot        all that is decided from: nodes, demands, pending pods, teams
     pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
     entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
+    alike           of entries: the same question about them has the same answer (`allocation.alike`)
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
-    board           what is free on each node: now, and soon, when all that leaves has left
-    spot            room for a pod on a node; a seat is a spot for a role of a job; a slot is a seat with a pod's index
-    assignment      what a job gets: pods to keep, to release and to create; a grant is that with its reason
+    board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
+    spot            room for a pod on a node; a seat is a spot for a role of a job (kube-scheduler: assumed pod); a slot
+                    is a seat with a pod's index
+    assignment      what a job gets: pods to keep, to release and to create (kueue: Admission); a grant is that with the
+                    reason why it is not more (column LIMITED BY)
 
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
     preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
     release         of a job: to give up pods itself, for nobody else
     taker           the entry for which pods of others are preempted (kueue: preemptor)
-    giver           a team, or a job, whose pods may go (kueue: candidate)
+    giver           a team, or a job, whose pods may go, or go; these pods are victims (kueue: candidate, target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
     option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)

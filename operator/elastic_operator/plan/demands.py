@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
-from elastic_operator.plan.job.demand import JobShape, demand_of, with_members
-from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, stays, unwanted_pods
+from elastic_operator.plan.job.demand import demand_of, with_members
+from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.set_aside import demand_aside
 from elastic_operator.plan.job_memory import Demanded, JobMemory
@@ -41,7 +42,7 @@ def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand |
     try:
         if memory.good is not None:
             return demand_aside(memory.good, job.pods)
-        return _demand_of_held(world, job, tuple(filter(stays, job.pods)))
+        return _demand_of_held(world, job, job.staying_pods)
     except Exception:  # noqa: BLE001 - the error at observing it is reported already
         return None
 

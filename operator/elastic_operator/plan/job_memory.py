@@ -8,8 +8,8 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.observation import Observation
 
 

@@ -161,16 +161,15 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         holds_place=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
-    running_since = (job.running_since if job.members else now) if after.members else 0.0
-    waiting_since = (job.waiting_since or now) if after.lacks_minimum else 0.0
+    running_since = (job.running_since if job.members else now) if after.members else None
+    waiting_since = (job.waiting_since or now) if after.lacks_minimum else None
     return replace(after, running_since=running_since, waiting_since=waiting_since)
 
 
 def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
     for slot in assignment.create:
-        shape = job.shape_of(slot.role)
         uid = f"{job.uid}/{slot.role}/{slot.index}"
-        yield Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports)
+        yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
 def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:

@@ -9,8 +9,8 @@ from typing import Protocol
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.policies.resolve import Resolved
 
 
@@ -54,7 +54,7 @@ class World(Protocol):
         """Whether others may lose pods for the job, by what the API server answered about its pods (139)."""
 
     def is_trusted(self, job: Job) -> bool:
-        """Whether others may lose pods for the job, by what it made the operator raise so far."""
+        """Whether others may lose pods for the job, by the errors of the operator that it has caused."""
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with what pods use of them, but for `members` (uids), which the demands of jobs have.
@@ -68,7 +68,7 @@ class World(Protocol):
     def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise: its facts say so until it is tried again. False if there is no such job.
 
-        `in_allocation`: the allocation raised, `given`: it raised at what an allocation gave it.
+        `in_allocation`: the allocation raised the error. `given`: the error is about what an allocation gave the job.
         """
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
@@ -80,11 +80,11 @@ class Reclaim(Protocol):
 
     @property
     def stopped(self) -> Stopped | None:
-        """Why nobody takes anything; None if they may."""
+        """Why nothing is taken; None if jobs may take."""
 
     @property
     def only_told(self) -> bool:
-        """Whether what would be taken is to be worked out all the same."""
+        """Whether what would be taken is worked out nevertheless."""
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         """The limits on evictions in a cluster with that many GPUs."""

@@ -49,7 +49,7 @@ class FairSemaphore:
     def _give(self) -> None:
         """Give free turns to those that wait, one namespace after the other."""
         while self._free:
-            allowed = (one for one in self._waiting if self._held[one] < self._most_of_one)
+            allowed = (name for name in self._waiting if self._held[name] < self._most_of_one)
             namespace = next(allowed, None)
             if namespace is None:
                 return

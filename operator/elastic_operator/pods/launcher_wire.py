@@ -110,7 +110,7 @@ def read_report(
         or not all(map(is_member_name, status.members))
     ):
         return None
-    given_up = [(one.pod, _plain(one.why)) for one in status.given_up if is_member_name(one.pod)]
+    given_up = [(lost.pod, _plain(lost.why)) for lost in status.given_up if is_member_name(lost.pod)]
     return Report(
         master_uid=master_uid,
         read_at=now,
@@ -140,7 +140,7 @@ def _goodput(goodput: _Goodput | None) -> Goodput | None:
 
 
 def _metrics(metrics: tuple[_Metric, ...]) -> tuple[tuple[str, str], ...]:
-    plain = {_plain(one.name)[:MAX_METRIC]: _plain(one.value)[:MAX_METRIC] for one in metrics}
+    plain = {_plain(metric.name)[:MAX_METRIC]: _plain(metric.value)[:MAX_METRIC] for metric in metrics}
     return tuple((name, value) for name, value in plain.items() if name)[:MAX_METRICS]
 
 

@@ -26,7 +26,7 @@ MAX_ASIDE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""A job that raised at what it was given takes nothing from others until this long after its next try, because
+"""A job with an error about what it was given takes nothing from others until this long after its next try, because
 others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
 """
 KEPT_SECONDS = 3600.0
@@ -91,20 +91,20 @@ class Bulkhead:
     ) -> Fault:
         """Leave the object out until its next try. The error and its traceback go to the log.
 
-        `given`: it raised at what an allocation gave it.
+        `given`: the error is about what an allocation gave the job.
         """
         now = time.monotonic()
         self._forget_old(now)
-        known = self._faults.get(uid)
-        edited = known is not None and known.version != version
+        before = self._faults.get(uid)
+        edited = before is not None and before.version != version
         self.count(kind)
-        if given and known is not None and known.is_reported and not edited and now < known.again_at:
+        if given and before is not None and before.is_reported and not edited and now < before.again_at:
             log.error(
                 "%s=%s raises even at the status that says that it is set aside: %r", kind, name, error, exc_info=error
             )
-            known.silent = True
-            return known
-        attempts = known.attempts + 1 if known is not None and not edited else 1
+            before.silent = True
+            return before
+        attempts = before.attempts + 1 if before is not None and not edited else 1
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
         wait = doubled(first, MAX_ASIDE_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
@@ -117,8 +117,8 @@ class Bulkhead:
         self._raised += 1
         log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
         again_at = now + wait
-        takes_at = again_at + TAKES_NOTHING_SECONDS if given else known.takes_at if known is not None else now
-        versions = known.versions + edited if known is not None else 1
+        takes_at = again_at + TAKES_NOTHING_SECONDS if given else before.takes_at if before is not None else now
+        versions = before.versions + edited if before is not None else 1
         fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at, versions)
         return fault
 
@@ -126,8 +126,8 @@ class Bulkhead:
         """Why the object is left out now; None if it is not, or if its next try is due."""
         if not self._faults:
             return None
-        known = self._faults.get(uid)
-        return known if known is not None and known.version == version and time.monotonic() < known.again_at else None
+        fault = self._faults.get(uid)
+        return fault if fault is not None and fault.version == version and time.monotonic() < fault.again_at else None
 
     def distrusted(self) -> frozenset[tuple[str, bool]]:
         """The objects (uids) that take nothing from others now, and whether they are left out altogether; of any
@@ -142,10 +142,10 @@ class Bulkhead:
 
     def may_take(self, uid: str, version: object) -> bool:
         """Whether others may lose pods for the object."""
-        known = self._faults.get(uid)
-        if known is None or time.monotonic() >= known.takes_at:
+        fault = self._faults.get(uid)
+        if fault is None or time.monotonic() >= fault.takes_at:
             return True
-        return known.version != version and known.versions < MAX_VERSIONS
+        return fault.version != version and fault.versions < MAX_VERSIONS
 
     def worked(self, uid: str) -> None:
         """The object could use what it was given, so its next error counts as the first."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -63,48 +62,26 @@ _DISRUPTIONS = {
 """Reasons of the condition DisruptionTarget. A plain DELETE, such as our own, does not set that condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What pods use of one node, in the terms of `facts.snapshot.Node`; `pods` is among the resources."""
-
-    used: model.Resources = field(default_factory=dict)
-    used_ports: frozenset[model.HostPort] = frozenset()
-    leaving: model.Resources = field(default_factory=dict)
-    leaving_ports: frozenset[model.HostPort] = frozenset()
-    used_by: Mapping[str, model.Resources] = field(default_factory=dict)
-    leaving_by: Mapping[str, model.Resources] = field(default_factory=dict)
-
-
 def epoch(time: str) -> float:
     """Seconds since the epoch of an RFC 3339 time as the API writes it; 0 for "", which stands for "not set"."""
     return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
-def node(node: Node, usage: Usage) -> model.Node:
-    """A node and what pods use of it."""
-    return replace(
-        closed_node(node, usage),
+def node(node: Node) -> model.Node:
+    """The node, without what pods use of it (`Ledger.with_use`)."""
+    return model.Node(
+        name=node.metadata.name,
         allocatable={name: amount(name, quantity) for name, quantity in node.status.allocatable.items()},
+        labels=node.metadata.labels,
         taints=tuple(model.Taint(key=t.key, effect=t.effect, value=t.value) for t in node.spec.taints or ()),
         unschedulable=node.spec.unschedulable,
         ready=unready_since(node) is None,
     )
 
 
-def closed_node(node: Node, usage: Usage) -> model.Node:
-    """A node that takes no pods. Of the object only the labels are read, which name the kind of its GPUs."""
-    return model.Node(
-        name=node.metadata.name,
-        allocatable={},
-        labels=node.metadata.labels,
-        unschedulable=True,
-        used=usage.used,
-        used_ports=usage.used_ports,
-        leaving=usage.leaving,
-        leaving_ports=usage.leaving_ports,
-        used_by=usage.used_by,
-        leaving_by=usage.leaving_by,
-    )
+def closed_node(node: Node) -> model.Node:
+    """The node as one that takes no pods. Only its labels are read, which name the kind of its GPUs."""
+    return model.Node(name=node.metadata.name, allocatable={}, labels=node.metadata.labels, unschedulable=True)
 
 
 def is_out_of_service(node: Node) -> bool:
@@ -199,7 +176,7 @@ def disruption(pod: Pod) -> str:
 def _was_refused(pod: Pod) -> bool:
     """Whether the kubelet refused it: it ended there without having begun."""
     status = pod.status
-    began = any(one.state.running or one.state.terminated for one in status.container_statuses or ())
+    began = any(container.state.running or container.state.terminated for container in status.container_statuses or ())
     evicted = status.reason == EVICTED and status.message.startswith(_NOT_ADMITTED)
     refused = evicted or status.reason in _REFUSALS or status.reason.startswith("OutOf")
     return status.phase == "Failed" and not began and refused
@@ -277,8 +254,8 @@ def _clock_is_behind(pod: Pod) -> bool:
     return seen is not None and made is not None and seen < made
 
 
-def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_resources: Sequence[str]) -> OwnPod:
-    """A pod of ours. The ledger finds out whether it is ours, and its `role` and `index`.
+def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
+    """A pod of ours. The ledger finds out whether it is ours, its load, and its `role` and `index`.
 
     `deleting_since` is when its deletion was asked for; the API's deletionTimestamp is when its grace is over.
     """
@@ -290,6 +267,9 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
     grace = float(meta.deletion_grace_period_seconds or 0)
     deadline = _time(meta.deletion_timestamp)
     return OwnPod(
+        load.requests,
+        load.gpus,
+        load.host_ports,
         name=meta.name,
         uid=meta.uid,
         role=role,
@@ -303,9 +283,6 @@ def own_pod(pod: Pod, *, role: str, index: int, requests: model.Resources, gpu_r
         deleting_since=None if deadline is None else deadline - grace,
         grace_seconds=grace,
         ready=ready is not None and ready.status == "True",
-        requests=requests,
-        gpus=sum(requests.get(name, 0) for name in gpu_resources),
-        host_ports=host_ports_of(pod),
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),

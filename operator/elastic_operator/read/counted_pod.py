@@ -11,7 +11,7 @@ from elastic_api.quantity import QuantityError, amount
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.read import convert
 
 
@@ -27,8 +27,7 @@ class CountedPod:
 
     pod: Pod
     node: str | None
-    requests: Resources
-    host_ports: frozenset[HostPort]
+    load: Load
     claims: str | None
     own: OwnPod | None
     waits: bool = False
@@ -60,21 +59,19 @@ class CountedPod:
         return (
             (self.node, self.holds, self.claims, self.own) == (other.node, other.holds, other.claims, other.own)
             and self.plain is other.plain
-            and self.requests == other.requests
-            and self.host_ports == other.host_ports
+            and self.load == other.load
             and self._waits_like(other)
         )
 
     def _waits_like(self, other: CountedPod) -> bool:
         if not self.waits or not other.waits:
             return self.waits is other.waits
-        one, two = self.pod, other.pod
-        return (one.metadata.labels, one.metadata.annotations, one.spec, one.status) == (
-            two.metadata.labels,
-            two.metadata.annotations,
-            two.spec,
-            two.status,
-        )
+        return _parts_that_decide(self.pod) == _parts_that_decide(other.pod)
+
+
+def _parts_that_decide(pod: Pod) -> tuple[object, ...]:
+    """What decides about a pod of others that waits for GPUs."""
+    return pod.metadata.labels, pod.metadata.annotations, pod.metadata.controller, pod.spec, pod.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +93,14 @@ def controlling_job(pod: Pod) -> OwnerReference | None:
     return controller
 
 
-def unread(pod: Pod, requests: Resources | None) -> CountedPod:
-    """A pod that cannot be read: it uses its last known requests, else those of its quantities that can be read."""
+def unread(pod: Pod, load: Load) -> CountedPod:
+    """A pod that cannot be read."""
     claims = controlling_job(pod)
-    asks = requests if requests is not None else _quantities_of(pod)
-    return CountedPod(
-        pod, pod.spec.node_name or None, asks, frozenset(), claims.uid if claims else None, None, unread=True
-    )
+    return CountedPod(pod, pod.spec.node_name or None, load, claims.uid if claims else None, None, unread=True)
 
 
-def _quantities_of(pod: Pod) -> Resources:
+def quantities_of(pod: Pod) -> Counter[str]:
+    """Of what the pod asks of its node, the quantities that can be read."""
     asked = Counter({"pods": 1})
     for container in pod.spec.containers:
         for name, quantity in {**container.resources.limits, **container.resources.requests}.items():

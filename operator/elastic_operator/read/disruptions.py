@@ -66,12 +66,12 @@ class Disruptions:
         return {name: (went, now) for name, (_, went) in before.items() if name not in self._unborn}
 
     def _back_as_written(self, now: float) -> dict[str, tuple[float | None, float]]:
-        found: dict[str, tuple[float | None, float]] = {}
+        back: dict[str, tuple[float | None, float]] = {}
         for node in self._stored.values():
             written = convert.ready_since(node)
             if convert.age_at(node, written) >= BACK_SECONDS:
-                found[node.metadata.name] = None, min(now, written)
-        return found
+                back[node.metadata.name] = None, min(now, written)
+        return back
 
     def _times(self, node: objects.Node, down: Down) -> NodeTimes:
         name = node.metadata.name
@@ -83,5 +83,5 @@ class Disruptions:
 
 
 def _is_unborn(node: objects.Node, down: Down) -> bool:
-    known = down.get(node.metadata.name)
-    return known is not None and convert.age_at(node, known[0]) < BIRTH_SECONDS
+    times = down.get(node.metadata.name)
+    return times is not None and convert.age_at(node, times[0]) < BIRTH_SECONDS

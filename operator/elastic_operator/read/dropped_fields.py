@@ -54,7 +54,7 @@ def _paths(value: Any, at: str) -> Iterator[str]:
 
 def _outermost(paths: frozenset[str]) -> list[str]:
     """The paths that are not inside another one of them."""
-    return sorted(path for path in paths if not any(path.startswith((f"{one}.", f"{one}[]")) for one in paths))
+    return sorted(path for path in paths if not any(path.startswith((f"{outer}.", f"{outer}[]")) for outer in paths))
 
 
 def _without(value: Any, fields: frozenset[str], at: str) -> Any:

@@ -1,4 +1,4 @@
-"""Makes the planner's jobs from their objects, their pods, what is heard of them and what surrounds them."""
+"""Makes the planner's jobs from their objects, their pods, what is reported of them, and their contexts."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
-from elastic_operator.plan.facts.job import NOBODY_ASKS, Heard, Job, JobSurroundings, OwnPod
+from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobReports, OwnPod
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.first_seen import FirstSeen
+from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.specs import Specs
-from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
 
 
 class JobInputs(NamedTuple):
     """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
 
-    `pods` are its own. While all of its nodes are Ready, what is `heard` is as if no master and no log were asked.
+    `pods` are its own. While all of its nodes are Ready, what is reported is as if no master and no log were asked.
     """
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
-    around: JobSurroundings
-    heard: Heard
+    around: JobContext
+    heard: JobReports
 
     def equal(self, other: JobInputs) -> bool:
         """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
@@ -45,17 +45,17 @@ class Jobs:
         settings: Settings,
         *,
         specs: Specs,
-        surroundings: Surroundings,
+        contexts: JobContexts,
         first_seen: FirstSeen,
         dropped_fields: DroppedFields,
     ) -> None:
         self._ledger, self._settings, self._first_seen = ledger, settings, first_seen
         self._dropped_fields = dropped_fields
-        self._specs, self._surroundings = specs, surroundings
+        self._specs, self._contexts = specs, contexts
 
-    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: Heard) -> JobInputs:
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: JobReports) -> JobInputs:
         """The inputs of one job now."""
-        around = self._surroundings.of(body, pods)
+        around = self._contexts.of(body, pods)
         if not around.unready:
             heard = replace(heard, answered=-inf, group=NOBODY_ASKS)
         return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
@@ -104,6 +104,6 @@ class Jobs:
             pods=pods,
             fault=fault.message if fault else "",
             unallocated=fault is not None and fault.in_allocation,
-            around=self._surroundings.without_spec(body),
+            around=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

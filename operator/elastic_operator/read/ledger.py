@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
@@ -22,10 +21,9 @@ from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Member, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Member, Node, PodShape, Resources
 from elastic_operator.read import convert
-from elastic_operator.read.convert import Usage
-from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, unread
+from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, quantities_of, unread
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodIndex, PodSum
 
@@ -80,7 +78,8 @@ class Ledger:
         self._assumed_by_node = PodIndex()
         self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
-        self._revisions: Counter[str | None] = Counter()
+        self._revisions: dict[str | None, int] = {}
+        """By node with pods: the revision at which they last changed."""
         self.touched: Touched[str | tuple[str, str]] = Touched()
         """The jobs, by uid or by (namespace, name), whose pods may have changed: those that are being created, their
         own, and others with their names.
@@ -90,27 +89,29 @@ class Ledger:
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Count a change. A listener of the pods' store."""
-        known = self._entries.get(old.metadata.uid) if old is not None else None
+        before = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
-            entry = self._entry(new, known)
+            entry = self._entry(new, before)
             self.forget(new.metadata.namespace, new.metadata.name)
-            if known is not None and entry.counts_like(known):
+            if before is not None and entry.counts_like(before):
                 self._entries[new.metadata.uid] = entry
+                if entry.waits:
+                    self._waiting[new.metadata.uid], self._pending_now = new, None
                 return
-        if known is not None:
-            self._drop(known.pod.metadata.uid)
+        if before is not None:
+            self._drop(before.pod.metadata.uid)
         if new is not None:
             self._add(entry)
-        elif known is not None:
-            self._leaving.forget(known.pod.metadata.uid)
+        elif before is not None:
+            self._leaving.forget(before.pod.metadata.uid)
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
         """A job appeared or is gone: decide again which pods are its own."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
-            known = self._entries[uid]
-            entry = self._entry(known.pod, known)
+            before = self._entries[uid]
+            entry = self._entry(before.pod, before)
             self._drop(uid)
             self._add(entry)
 
@@ -142,8 +143,8 @@ class Ledger:
         return self._plain_now
 
     def node_revision(self, node: str) -> int:
-        """A number that changes whenever `node_usage` of the node may change."""
-        return self._revisions[node]
+        """A number that changes whenever what pods use of the node may change; 0 for a node without pods."""
+        return self._revisions.get(node, 0)
 
     def is_left(self, node: str) -> bool:
         """Whether pods of ours are leaving the node that may still go in time (145)."""
@@ -172,29 +173,30 @@ class Ledger:
         foreign = self._names.get((job.metadata.namespace, job.metadata.name)) - self._own_by_job.get(job_uid)
         return frozenset(self._entries[uid].pod.metadata.name for uid in foreign)
 
-    def node_usage(
-        self, node: str, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
-    ) -> Usage:
-        """What pods use of `node`, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+    def with_use(
+        self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
+    ) -> Node:
+        """The node with what pods use of it, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
         `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
-        foreign = self._foreign.get(node)
+        foreign = self._foreign.get(node.name)
         used = foreign.copy() if foreign else PodSum(self._gpu_resources)
         going = PodSum(self._gpu_resources)
         for namespace, pod in leaving:
-            going.add(namespace, pod.requests, pod.host_ports)
-        for uid in self._own_by_node.get(node):
+            going.add(namespace, pod)
+        for uid in self._own_by_node.get(node.name):
             entry = self._entries[uid]
             own = entry.own
             if own is None or own.ended or uid in members or _will_never_run(own):
                 continue
             goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
-            (going if goes_soon else used).add(entry.pod.metadata.namespace, own.requests, own.host_ports)
-        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node)):
+            (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
+        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node.name)):
             if assumed.member.uid not in members:
-                used.add(assumed.namespace, assumed.member.requests, assumed.member.host_ports)
-        return Usage(
+                used.add(assumed.namespace, assumed.member)
+        return replace(
+            node,
             used=dict(used.requests),
             used_ports=frozenset(used.ports),
             leaving=dict(going.requests),
@@ -207,7 +209,7 @@ class Ledger:
         """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.node_usage(node, unbound | self._assumed_by_node.get(node)).used
+        return self.with_use(Node(node, {}), unbound | self._assumed_by_node.get(node)).used
 
     def assume(
         self,
@@ -227,7 +229,7 @@ class Ledger:
         """
         self.forget(namespace, name)
         uid = assumed_uid(namespace, name)
-        member = Member(uid, role, index, node, shape.requests, shape.gpus, shape.host_ports)
+        member = Member.of(uid, role, index, node, shape)
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
@@ -246,7 +248,7 @@ class Ledger:
             self.touched.add(assumed.job_uid)
 
     def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created all the same, so it counts for a
+        """The creation is over. A pod that is still not seen may have been created nevertheless, so it counts for a
         while.
         """
         uid = assumed_uid(namespace, name)
@@ -277,8 +279,9 @@ class Ledger:
             self._waiting[entry.pod.metadata.uid] = entry.pod
         if entry.own is not None and entry.own.deleting_since is not None:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
-        for sums, key, ports in self._sums_with(entry):
-            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.requests, ports)
+        for sums, key in self._sums_with(entry):
+            sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
+        self._touch_node(entry.node)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
@@ -286,17 +289,18 @@ class Ledger:
         self._index(entry, PodIndex.remove)
         if entry.waits:
             del self._waiting[uid]
-        for sums, key, ports in self._sums_with(entry):
-            sums[key].remove(entry.pod.metadata.namespace, entry.requests, ports)
+        for sums, key in self._sums_with(entry):
+            sums[key].remove(entry.pod.metadata.namespace, entry.load)
             if not sums[key].pods:
                 del sums[key]
+        self._touch_node(entry.node)
 
-    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str, frozenset[HostPort]]]:
-        """The sums that the pod is part of: in what, under which key, and with which ports."""
+    def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
+        """The sums that the pod is part of: in what, and under which key."""
         if entry.holds and entry.node:
-            yield self._foreign, entry.node, entry.host_ports
-        if self._is_plain(entry):
-            yield self._plain, entry.pod.metadata.namespace, frozenset()
+            yield self._foreign, entry.node
+        if entry.plain and entry.load.gpus:
+            yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
         """Drop the answers that the pod is part of: they are made again when they are next asked for."""
@@ -304,15 +308,11 @@ class Ledger:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
             self._pending_now = None
-        if self._is_plain(entry):
+        if entry.plain and entry.load.gpus:
             self._plain_now = None
-
-    def _is_plain(self, entry: CountedPod) -> bool:
-        return entry.plain and any(entry.requests.get(name) for name in self._gpu_resources)
 
     def _index(self, entry: CountedPod, change: Callable[[PodIndex, Hashable, str], None]) -> None:
         meta = entry.pod.metadata
-        self._touch_node(entry.node)
         if entry.claims is not None:
             change(self._claims, entry.claims, meta.uid)
         if entry.own is not None:
@@ -325,57 +325,61 @@ class Ledger:
             self.touched.add(names)
 
     def _touch_node(self, node: str | None) -> None:
+        """Note that what pods use of the node has changed."""
         self.revision += 1
-        self._revisions[node] += 1
+        if node in self._foreign or self._own_by_node.get(node) or self._assumed_by_node.get(node):
+            self._revisions[node] = self.revision
+        else:
+            self._revisions.pop(node, None)
 
-    def _entry(self, pod: Pod, known: CountedPod | None) -> CountedPod:
-        """What the pod counts as; `known` is the same pod as it counted before.
+    def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
+        """What the pod counts as; `before` is the same pod as it counted until now.
 
         Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
         others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
         one of others.
         """
         try:
-            return self._read(pod, known)
+            return self._read(pod, before)
         except Exception:
             log.exception(
                 "pod=%s/%s cannot be read; its requests count as used", pod.metadata.namespace, pod.metadata.name
             )
             self._on_error()
-            is_own = known is not None and known.own is not None and not convert.ended(pod)
-            if known is not None and is_own and pod.spec.node_name in ("", known.node):
-                return known
-            return unread(pod, known.requests if known else None)
+            is_own = before is not None and before.own is not None and not convert.ended(pod)
+            if before is not None and is_own and pod.spec.node_name in ("", before.node):
+                return before
+            return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
-    def _read(self, pod: Pod, known: CountedPod | None) -> CountedPod:
+    def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
         """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
         requests, alone.
         """
-        same = known is not None and not known.unread and known.pod.spec == pod.spec
-        requests = known.requests if known and same else self._interned(convert.requests_of(pod))
-        host_ports = known.host_ports if known and same else convert.host_ports_of(pod)
+        same = before is not None and not before.unread and before.pod.spec == pod.spec
+        load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
         owner = controlling_job(pod)
-        own = self._own(pod, owner, requests)
-        waits = owner is None and convert.waits(pod) and any(requests.get(name) for name in self._gpu_resources)
-        was_own = known is not None and (known.own is not None or known.orphan)
+        own = self._own(pod, owner, load)
+        waits = owner is None and convert.waits(pod) and load.gpus > 0
+        was_own = before is not None and (before.own is not None or before.orphan)
         orphan = was_own and owner is not None and self._job_of(owner.uid) is None
         claims, node = owner.uid if owner else None, convert.node_of(pod)
         nominated = own is None and not waits and not pod.spec.node_name and bool(pod.status.nominated_node_name)
         if nominated:
             node = pod.status.nominated_node_name
-        return CountedPod(pod, node, requests, host_ports, claims, own, waits, orphan=orphan, nominated=nominated)
+        return CountedPod(pod, node, load, claims, own, waits, orphan=orphan, nominated=nominated)
 
-    def _own(self, pod: Pod, owner: OwnerReference | None, requests: Resources) -> OwnPod | None:
+    def _own(self, pod: Pod, owner: OwnerReference | None, load: Load) -> OwnPod | None:
         """A pod of ours; None for pods of others."""
         place = self._place_of(pod, owner)
         if place is None:
             return None
         role, index = place
-        return convert.own_pod(pod, role=role, index=index, requests=requests, gpu_resources=self._gpu_resources)
+        return convert.own_pod(pod, load, role=role, index=index)
 
-    def _interned(self, requests: Resources) -> Resources:
-        """One object for equal requests: the allocator adds up thousands of them in each pass."""
-        return interned(self._alike, tuple(sorted(requests.items())), requests)
+    def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
+        """The load, with one object for equal requests: the allocator adds up thousands of them in each pass."""
+        gpus = sum(requests.get(name, 0) for name in self._gpu_resources)
+        return Load(interned(self._alike, tuple(sorted(requests.items())), requests), gpus, host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""

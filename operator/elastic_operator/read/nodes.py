@@ -10,11 +10,9 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, drop_absent
-from elastic_operator.plan.allocation.fit import why_closed
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
-from elastic_operator.plan.job.holding import stays
 from elastic_operator.read import convert
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
@@ -75,12 +73,12 @@ class Nodes:
         return self._openness.get("", self._stamp(), self._find_openness)
 
     def _find_openness(self) -> Openness:
-        known = {
+        reasons = {
             (name := node.metadata.name): self._why_closed.get(name, node, self._judge, node)
             for node in self._stored.values()
         }
-        drop_absent(known.keys(), self._why_closed.kept)
-        return Openness(frozenset(known), {name: why for name, why in known.items() if why})
+        self._why_closed.drop_absent(reasons.keys())
+        return Openness(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
         """Of all nodes that are not Ready, those of these pods."""
@@ -88,7 +86,7 @@ class Nodes:
 
     def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
-        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and stays(pod)]
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.stays]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
@@ -101,10 +99,10 @@ class Nodes:
         stored = self._stored.named(node) if pod.unschedulable else None
         if stored is None:
             return ""
-        known = self._attempt(stored, lambda: convert.node(stored, convert.Usage()))
-        if known is None:
+        fact = self._attempt(stored, lambda: convert.node(stored))
+        if fact is None:
             return ""
-        has, used = known.allocatable, self._ledger.bound_use(node)
+        has, used = fact.allocatable, self._ledger.bound_use(node)
         lacking = [name for name, amount in pod.requests.items() if used.get(name, 0) + amount > has.get(name, 0)]
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
@@ -114,7 +112,7 @@ class Nodes:
 
     def _judge(self, node: objects.Node) -> str | None:
         """Why the node takes no new pods; None while it is set aside."""
-        return self._attempt(node, lambda: why_closed(convert.node(node, convert.Usage())))
+        return self._attempt(node, lambda: convert.node(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
         return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
@@ -132,41 +130,40 @@ class Nodes:
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
-            if pod.node and pod.bound and pod.deleting_since is None and not pod.ended:
+            if pod.node and pod.bound and pod.stays:
                 going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         apart = members | given_up if given_up else members
         stored = self._stored.values()
         looked_at = (self._look_at(node, apart, going.get(node.metadata.name, ())) for node in stored)
         nodes = tuple(node for node in looked_at if node is not None)
-        if len(self._known.kept) > len(nodes):
-            drop_absent({node.name for node in nodes}, self._known.kept)
+        if len(self._known.names()) > len(nodes):
+            self._known.drop_absent({node.name for node in nodes})
         return nodes
 
     def _look_at(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        name, ledger = stored.metadata.name, self._ledger
-
-        def as_used() -> Node:
-            key = stored, ledger.node_revision(name), ledger.own_besides(name, apart), going
-            return self._known.get(name, key, self._node, stored, apart, going)
-
-        found = self._bulkhead.attempt("node", stored.metadata.uid, name, as_used)
-        return found if found is not None else self._closed(stored, apart, going)
+        node = self._attempt(stored, lambda: self._with_use(convert.node, stored, apart, going))
+        return node if node is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
         """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
-        name = stored.metadata.name
         try:
-            return self._known.get(name, object(), convert.closed_node, stored, self._usage(name, apart, going))
+            return self._with_use(convert.closed_node, stored, apart, going)
         except Exception:
-            log.exception("node=%s: what its pods use is not known", name)
+            log.exception("node=%s: what its pods use is not known", stored.metadata.name)
             return None
 
-    def _node(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node:
-        return convert.node(stored, self._usage(stored.metadata.name, apart, going))
-
-    def _usage(self, name: str, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> convert.Usage:
-        return self._ledger.node_usage(name, apart, leaving=going)
+    def _with_use(
+        self,
+        as_fact: Callable[[objects.Node], Node],
+        stored: objects.Node,
+        apart: Set[str],
+        going: tuple[tuple[str, OwnPod], ...],
+    ) -> Node:
+        """The node as that function reads it, with what pods use of it; the same object while nothing of it changes."""
+        name, ledger = stored.metadata.name, self._ledger
+        key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, apart), going
+        return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), apart, leaving=going))
 
     def unready_since(self, now: float) -> Unready:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.

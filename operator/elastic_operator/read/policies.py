@@ -58,10 +58,10 @@ class Policies:
         return self._resolve(self._parse_all(self._policies.values()), self._named)
 
     def _parse_all(self, bodies: tuple[objects.CustomObject, ...]) -> tuple[Policy, ...]:
-        known, self._parsed = self._parsed, {}
+        last, self._parsed = self._parsed, {}
         for body in bodies:
             uid, generation = body.metadata.uid, body.metadata.generation
-            before = known.get(uid)
+            before = last.get(uid)
             same = before is not None and before[0] == generation and not before[1].fault
             self._parsed[uid] = before if before is not None and same else (generation, self._parse(body))
         self._good = {uid: policy for uid, policy in self._good.items() if uid in self._parsed}
@@ -90,8 +90,8 @@ class Policies:
         try:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
-            bad = culprits(policies, lambda some: resolve(some, named, flavors=self._flavors))
-            if not bad and not self._made.kept:
+            bad = culprits(policies, lambda part: resolve(part, named, flavors=self._flavors))
+            if not bad and self._made.peek("") is None:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")

@@ -11,6 +11,7 @@ from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
+from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
@@ -19,7 +20,6 @@ from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.specs import Specs
-from elastic_operator.read.surroundings import Surroundings
 from elastic_operator.settings import Settings
 
 
@@ -50,7 +50,7 @@ class Reader:
         self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=bulkhead)
         self.nodes = Nodes(stores.nodes, ledger, self.first_seen, bulkhead, settings.gpu_resources)
         self.external_changes = ExternalChanges(stores.jobs, ledger)
-        self.surroundings = Surroundings(
+        self.job_contexts = JobContexts(
             stores,
             settings,
             specs=self.specs,
@@ -63,7 +63,7 @@ class Reader:
             ledger,
             settings,
             specs=self.specs,
-            surroundings=self.surroundings,
+            contexts=self.job_contexts,
             first_seen=self.first_seen,
             dropped_fields=dropped_fields or DroppedFields(PLURAL),
         )

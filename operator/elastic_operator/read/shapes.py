@@ -15,11 +15,11 @@ from elastic_api.ports import declared_ports, master_port
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered, drop_absent
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.job import Job
+from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, shape_of
 from elastic_operator.plan.facts.snapshot import PodShape
-from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.settings import Settings
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -51,13 +51,13 @@ class Shapes:
     ) -> None:
         self._settings, self._claims, self._volumes, self._classes = settings, claims, volumes, classes
         self._gpu_resources, self._flavors = settings.gpu_resources, settings.gpu_flavors
-        self._known: Remembered[_Key, JobShape] = Remembered()
+        self._shapes: Remembered[_Key, JobShape] = Remembered()
         self._revisions = (-1, -1)
         self._alike: dict[str, PodShape] = {}
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._known.kept)
+        self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:
         """Jobs (uids) whose volumes have changed since `of` was last asked. Only these must be looked at again."""
@@ -65,23 +65,25 @@ class Shapes:
         if revisions == self._revisions:
             return
         self._revisions = revisions
-        for uid, (key, _) in self._known.kept.items():
-            if self.volumes(key.namespace, key.volumes) != key.volumes:
+        for uid in self._shapes.names():
+            key, _ = self._shapes.peek(uid) or (None, None)
+            if key is not None and self.volumes(key.namespace, key.volumes) != key.volumes:
                 yield uid
 
     def shape(self, job: Job, role: str) -> PodShape:
         """The shape of a pod of that role, by the last answer of `of` for that job."""
-        shape = self._known.kept[job.uid][1]
+        _, shape = self._shapes.peek(job.uid) or (None, None)
+        assert shape is not None, "asked of jobs for which `of` was called"
         return shape.master if role == ROLE_MASTER else shape.worker
 
     def of(self, job: Job) -> JobShape:
         """What the job's pods ask of a node; the same object while that does not change."""
-        known = self._known.kept.get(job.uid)
-        claims = known[0].volumes if known and known[0].generation == job.generation else _claims(job)
+        last, _ = self._shapes.peek(job.uid) or (None, None)
+        claims = last.volumes if last is not None and last.generation == job.generation else _claims(job)
         volumes = self.volumes(job.namespace, claims)
         priorities = self._priority_of(job, ROLE_MASTER), self._priority_of(job, ROLE_WORKER)
         key = _Key(job.generation, job.namespace, volumes, priorities)
-        return self._known.get(job.uid, key, self._shape, job, volumes, priorities)
+        return self._shapes.get(job.uid, key, self._shape, job, volumes, priorities)
 
     def volumes(self, namespace: str, claims: Iterable[str]) -> VolumeFacts:
         """What is known of the volumes of these claims."""

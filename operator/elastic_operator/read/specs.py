@@ -12,7 +12,7 @@ from elastic_api.parse import known_part, parse_spec, parse_status, unused_flags
 from elastic_api.status import JobStatus
 from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
-from elastic_operator.memory import Remembered, drop_absent
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.written_times import not_ahead
 from elastic_operator.read.first_seen import FirstSeen
@@ -62,7 +62,8 @@ class Specs:
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._parsed.kept, self._statuses.kept)
+        self._parsed.drop_absent(present)
+        self._statuses.drop_absent(present)
 
     def of(self, body: objects.CustomObject) -> Parsed:
         """The job's spec; the same object while its generation does not change."""
@@ -76,7 +77,7 @@ class Specs:
             prints = {role: fingerprint(spec, role) for role in (ROLE_MASTER, ROLE_WORKER)}
             return Parsed(generation, spec, "", prints, asked_by(spec), unknown, unused_flags(spec))
         except InvalidSpecError as error:
-            last = self._parsed.kept.get(body.metadata.uid, (0, Parsed(generation, None, "")))[1]
+            _, last = self._parsed.peek(body.metadata.uid) or (None, Parsed(generation, None, ""))
             return replace(last, generation=generation, invalid=str(error))
 
     def _read(self, body: objects.CustomObject) -> tuple[JobSpec, str]:

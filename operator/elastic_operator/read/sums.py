@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
-from elastic_operator.plan.facts.snapshot import HostPort, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Resources
 
 
 @dataclass(slots=True)
@@ -20,18 +20,18 @@ class PodSum:
     """By namespace and resource."""
     pods: int = 0
 
-    def add(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
+    def add(self, namespace: str, load: Load) -> None:
         """Add a pod."""
-        self.requests.update(requests)
-        self.ports.update(ports)
-        self.gpus.update(self._gpus(namespace, requests))
+        self.requests.update(load.requests)
+        self.ports.update(load.host_ports)
+        self.gpus.update(self._gpus(namespace, load.requests))
         self.pods += 1
 
-    def remove(self, namespace: str, requests: Resources, ports: Collection[HostPort]) -> None:
-        """Remove a pod that was added with the same values."""
-        self.requests -= Counter(requests)
-        self.ports -= Counter(ports)
-        self.gpus -= Counter(self._gpus(namespace, requests))
+    def remove(self, namespace: str, load: Load) -> None:
+        """Remove a pod that was added with the same load."""
+        self.requests -= Counter(load.requests)
+        self.ports -= Counter(load.host_ports)
+        self.gpus -= Counter(self._gpus(namespace, load.requests))
         self.pods -= 1
 
     def copy(self) -> PodSum:

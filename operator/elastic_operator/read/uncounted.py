@@ -14,6 +14,7 @@ from elastic_api.job import JobSpec
 from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.memory import Remembered
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Uncounted:
 
     def __init__(self, classes: Store[objects.DeviceClass]) -> None:
         self._classes = classes
-        self._served: tuple[int, dict[str, str]] = (-1, {})
+        self._served: Remembered[int, Mapping[str, str]] = Remembered()
 
     def why(self, asked: Asked) -> str:
         """The sentence for a job that asks for such devices; "" if all its devices are counted."""
@@ -64,11 +65,12 @@ class Uncounted:
 
     def served(self) -> Mapping[str, str]:
         """The extended resources that DeviceClasses serve, with the name of the class."""
-        if self._served[0] != self._classes.revision:
-            before = self._served[1]
-            named = [(one.spec.extended_resource_name, one.metadata.name) for one in self._classes.values()]
-            now = {resource: name for resource, name in named if resource}
-            for resource in now.keys() - before.keys():
-                log.warning("%s", RESOURCE.format(resource=resource, name=now[resource]))
-            self._served = self._classes.revision, now
-        return self._served[1]
+        return self._served.get("", self._classes.revision, self._find_served)
+
+    def _find_served(self) -> Mapping[str, str]:
+        _, before = self._served.peek("") or (None, {})
+        named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
+        served = {resource: name for resource, name in named if resource}
+        for resource in served.keys() - before.keys():
+            log.warning("%s", RESOURCE.format(resource=resource, name=served[resource]))
+        return served

@@ -12,10 +12,10 @@ from typing import Any
 
 from elastic_api.job import JobSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.job import Job, JobSurroundings
+from elastic_operator.plan.facts.job import Job, JobContext
+from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
-from elastic_operator.plan.job.demand import JobShape, job_shape
 from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.read.priority import not_allowed
 from elastic_operator.settings import Settings
@@ -121,7 +121,7 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
         created=recording.now,
         status=JobStatus(),
         spec=spec,
-        around=JobSurroundings(priority=priority),
+        around=JobContext(priority=priority),
     )
 
 

@@ -10,7 +10,6 @@ from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot,
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import stays
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
@@ -77,7 +76,7 @@ class Decision:
 
     @property
     def _staying(self) -> tuple[OwnPod, ...]:
-        return tuple(filter(stays, self.job.pods))
+        return self.job.staying_pods
 
     def _gpus(self, roles: Iterable[str]) -> int:
         assert self.demand is not None, "asked of jobs with a demand"

@@ -10,7 +10,7 @@ from kubernetes.config import ConfigException
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
-from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
@@ -48,7 +48,7 @@ async def take(connection: Connection, settings: Settings) -> Recording:
             raise InputError([f"{connection.base_url}: {problem}"]) from None
         world = _world(process).look(session.clock.time())
         # No pod has gone for others yet.
-        return record(world, Breaker(settings.reclaim), *world.reader.policies.sources())
+        return record(world, EvictionLimiter(settings.reclaim), *world.reader.policies.sources())
 
 
 async def _try_each_list(process: Process, session: Session) -> None:

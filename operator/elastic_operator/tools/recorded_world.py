@@ -10,8 +10,8 @@ from math import inf
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
@@ -96,8 +96,8 @@ class RecordedWorld:
         return True
 
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
-        """The allocation raised at a foreign pod."""
-        self._pending = tuple(one for one in self._pending if one.uid != pod.uid)
+        """The allocation raised an error about a foreign pod."""
+        self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
 
 
 class RecordedReclaim:

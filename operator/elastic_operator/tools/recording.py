@@ -14,8 +14,8 @@ from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
-from elastic_operator.plan.job.demand import JobShape
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -123,6 +123,6 @@ def without_contents(spec: JobSpec) -> JobSpec:
 def _decisive(template: Mapping[str, Any]) -> dict[str, Any]:
     pod = template["spec"]
     kept = ("name", "resources")
-    containers = [{key: one[key] for key in kept if key in one} for one in pod["containers"]]
+    containers = [{key: container[key] for key in kept if key in container} for container in pod["containers"]]
     scheduler = {"schedulerName": pod["schedulerName"]} if pod.get("schedulerName") else {}
     return {"spec": {**scheduler, "containers": containers}}

@@ -99,7 +99,9 @@ class PlainPodQuotas:
         """The limits by namespace, for namespaces that exist and are ours to write in."""
         kept = kept_by(snapshot.jobs, snapshot.gpu_resources)
         limits = plain_pod_limits(resolved.teams, resolved.team_of, snapshot.flavors, plain=plain, kept=kept)
-        there = {one.metadata.name for one in self._namespaces if one.metadata.deletion_timestamp is None}
+        there = {
+            namespace.metadata.name for namespace in self._namespaces if namespace.metadata.deletion_timestamp is None
+        }
         return {name: one for name, one in limits.items() if name in there and self._serves(name)}
 
     def _is_as_it_should(self, write: _Write) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocation.fit import collide, is_open, matches_term, misfit, tolerated
+from elastic_operator.plan.allocation.fit import collide, matches_term, misfit, tolerated
 from elastic_operator.plan.facts.snapshot import Taint, Toleration
 from tests.plan.allocate.world import make_node, make_shape
 
@@ -117,4 +117,4 @@ def test_host_ports_collide_by_protocol_port_and_address(wanted, held, collides)
     ],
 )
 def test_a_node_is_open_unless_cordoned_or_not_ready_or_under_pressure(node, opened):
-    assert is_open(node) is opened
+    assert (not node.why_closed) is opened

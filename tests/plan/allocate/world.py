@@ -45,9 +45,7 @@ def make_members(job, on, master, worker):
         shape = worker if role == "worker" else master
         if node != "-":
             where = None if node == "?" else node
-            members.append(
-                Member(f"{job}-{role[0]}{number}", role, number, where, shape.requests, shape.gpus, shape.host_ports)
-            )
+            members.append(Member.of(f"{job}-{role[0]}{number}", role, number, where, shape))
     return tuple(members)
 
 
@@ -139,7 +137,7 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
     for slot in () if waits else slots[: reached[-1] - len(members)] if reached else slots:
         shape = job.master if slot.role == "master" else job.worker
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
-        members.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports))
+        members.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
     return replace(
         job, members=tuple(members), free_up_to=grant.assignment.replicas, holds_place=grant.assignment.replicas > 0
     )

@@ -115,9 +115,7 @@ def _perhaps_asking(draw, job):
     places = [("master", 0), *(("worker", index) for index in range(9))]
     free = [place for place in places if place not in there][:missing]
     shapes = {"master": job.master, "worker": job.worker}
-    pods = [
-        Member(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role].requests, shapes[role].gpus) for role, i in free
-    ]
+    pods = [Member.of(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role]) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
     return with_members(replace(job, nodes_from=since), pods)
 
@@ -137,7 +135,7 @@ def _jobs(draw, name, free, shapes, delays):
         if hosts:
             node = draw(st.sampled_from(hosts))
             free[node] -= Counter(shape.requests)
-            members.append(Member(f"{name}-{role[0]}{index}", role, index, node, shape.requests, shape.gpus))
+            members.append(Member.of(f"{name}-{role[0]}{index}", role, index, node, shape))
     delayed = delays and draw(st.integers(0, 3)) == 0
     failed = delays and draw(st.integers(0, 7)) == 0
     return JobDemand(

@@ -2,11 +2,12 @@
 
 import pytest
 
-from elastic_api.status import Change, Limit, Training
+from elastic_api.status import Change, SizeReason, Training
 from elastic_operator.plan.allocation.allocate import allocate, next_change
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
 from elastic_operator.plan.facts.team import Flavor
-from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.demand import demand_of
 from tests.plan.allocate.world import make_job as make_demand
 from tests.plan.allocate.world import make_node, outcome
 from tests.plan.elastic.jobs import make_elastic_job, make_elastic_spec, make_group
@@ -66,7 +67,7 @@ def test_the_wait_begins_with_the_last_change_of_size_and_says_what_would_help()
     snapshot = Snapshot(now=START + 400, nodes=(make_node("n1", gpus=8),), jobs=(demand,))
     grant = allocate(snapshot)["job-uid"]
     assert (grant.limit, grant.wake_at, grant.assignment.create) == (
-        Limit.SCALE_UP_DELAYED,
+        SizeReason.SCALE_UP_DELAYED,
         START + 300 + HALF_AN_HOUR,
         (),
     )

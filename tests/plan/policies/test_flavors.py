@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from elastic_api.job import JobSpec
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import JobDemand, PodShape
 from elastic_operator.plan.facts.team import Flavor
-from elastic_operator.plan.job.demand import demand_of, job_shape
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status
 
@@ -104,7 +105,7 @@ def test_a_job_that_was_suspended_waits_since_it_was_resumed():
 
 
 def test_a_job_runs_since_its_present_incarnation_does():
-    assert demand().running_since == 0.0
+    assert demand().running_since is None
     assert demand(running_since=at(30)).running_since == START + 30
 
 

@@ -16,7 +16,7 @@ def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
 def waiting_pods(job, text):
     """Pods without a node, by role and index."""
     every = [*make_members(job.uid, "?", job.master, job.worker)]
-    every += [Member(f"{job.uid}-w{i}", "worker", i, None, job.worker.requests, job.worker.gpus) for i in range(9)]
+    every += [Member.of(f"{job.uid}-w{i}", "worker", i, None, job.worker) for i in range(9)]
     by_name = {member.uid.removeprefix(f"{job.uid}-"): member for member in every}
     return tuple(by_name[word] for word in text.split())
 
@@ -31,7 +31,7 @@ def _with_pods(job, grant):
     for slot in grant.assignment.create:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         shape = job.master if slot.role == "master" else job.worker
-        kept.append(Member(uid, slot.role, slot.index, slot.node, shape.requests, shape.gpus, shape.host_ports))
+        kept.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
     made = replace(
         job,
         members=(),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation import node_requests
 from elastic_operator.plan.allocation.allocate import Allocator, allocate, next_change
 from tests.plan.allocate.world import (
@@ -43,7 +43,7 @@ def test_without_autoscaled_pools_nobody_asks():
 def test_nobody_asks_before_the_delay_is_over_and_the_time_is_told():
     job = replace(asking(low=2), nodes_from=NOW + 30)
     grant = grants(FULL, [job])["j"]
-    assert (notation(grant), grant.limit, grant.wake_at) == ("", Limit.INSUFFICIENT_NODES, NOW + 30)
+    assert (notation(grant), grant.limit, grant.wake_at) == ("", SizeReason.INSUFFICIENT_NODES, NOW + 30)
     assert "New nodes are requested from 1970-01-01T00:17:10Z on." in grant.message
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_lost_pods_asks_for_those_it_lacks():
 
 def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     grant = grants(FULL, [asking(low=2, waits="m0 w0")])["j"]
-    assert grant.limit == Limit.WAITING_FOR_NODES
+    assert grant.limit == SizeReason.WAITING_FOR_NODES
     assert grant.message == (
         "0 of 2 pods. 2 more need 1 nvidia.com/gpu each; 1 usable node has 0 free of 2. Its pods wait for the cluster's"
         " autoscaler to add nodes until 1970-01-01T00:31:40Z. If they do not come, the pods are taken back, and the"
@@ -79,7 +79,7 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
 def test_a_job_beyond_its_teams_limit_does_not_ask():
     team = make_team("team-a", 1, borrow=0)
     grant = grants(FULL, [asking(low=2)], teams=[team])["j"]
-    assert (notation(grant), grant.limit) == ("", Limit.BORROWING_DISABLED)
+    assert (notation(grant), grant.limit) == ("", SizeReason.BORROWING_DISABLED)
 
 
 def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
@@ -228,7 +228,7 @@ def test_room_that_appears_on_a_node_is_left_to_the_pods_that_wait():
 
 def test_the_reason_then_is_the_scheduler():
     grant = grants([make_node("n1", 4)], [asking(low=2, high=4, waits="m0 w0")])["j"]
-    assert (notation(grant), grant.limit) == ("m0 w0", Limit.WAITING_FOR_NODES)
+    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
     assert "wait for the scheduler" in grant.message
 
 
@@ -246,7 +246,7 @@ def test_pods_are_withdrawn_while_room_is_made_for_others_that_they_would_take()
         "loses": "-w0 -m0",
         "takes": "~m0@n1 ~w0@n1",
     }
-    assert (found["asks"].limit, "room is held" in found["asks"].message) == (Limit.WAITING_FOR_NODES, True)
+    assert (found["asks"].limit, "room is held" in found["asks"].message) == (SizeReason.WAITING_FOR_NODES, True)
 
 
 def test_they_go_on_waiting_while_room_is_made_that_they_would_not_fit():

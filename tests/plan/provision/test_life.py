@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import ConditionType, Limit, Retry
+from elastic_api.status import ConditionType, Retry, SizeReason
 from elastic_operator.plan.facts.job import MainContainer, Provisioning
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import shape_of
-from elastic_operator.plan.facts.snapshot import Member
+from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_operator.plan.facts.team import Flavor
 from elastic_operator.plan.facts.times import seconds
-from elastic_operator.plan.job.demand import demand_of, job_shape, with_members
+from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.settings import Settings
 from tests.plan.jobs import (
     START,
@@ -44,9 +45,9 @@ PENDING = {
     "unschedulable": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
     "unschedulable_since": START + 100,
 }
-ASKS = make_grant(keep=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
-ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=Limit.WAITING_FOR_NODES, message="asks for nodes")
-WAITS = make_grant(limit=Limit.INSUFFICIENT_NODES, message="no room")
+ASKS = make_grant(keep=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
+ASKS_FIRST = make_grant(create=["master-0", "worker-0"], limit=SizeReason.WAITING_FOR_NODES, message="asks for nodes")
+WAITS = make_grant(limit=SizeReason.INSUFFICIENT_NODES, message="no room")
 
 
 def waiting_job(pods=None, *, provisioning=RULE, **fields):
@@ -141,7 +142,7 @@ def test_pods_that_the_planner_cannot_judge_wait_once_the_scheduler_has_judged_t
 
 def test_pods_that_are_being_created_wait_too():
     job = waiting_job([make_pod("master-0")], status=make_status(replicas=1))
-    new = Member("being-created", "worker", 3, None, {"nvidia.com/gpu": 1}, 1)
+    new = Member.of("being-created", "worker", 3, None, Load({"nvidia.com/gpu": 1}, 1))
     found = with_members(demand(job), [new])
     assert ([m.uid for m in found.members], found.provisioning_pods) == (["uid-master-0"], (new,))
     assert found.used_indices == {3}

@@ -164,9 +164,7 @@ def _job(job, age):
     gang = job["minAvailable"]
     low = gang if isinstance(gang, int) else len(job["pods"])
     members = tuple(
-        Member(
-            f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape.requests, shape.gpus
-        )
+        Member.of(f"{job['name']}-{i}", "worker" if i else "master", max(0, i - 1), pod["node"], shape)
         for i, pod in enumerate(job["pods"])
         if pod["state"] == "Running"
     )
@@ -183,5 +181,5 @@ def _job(job, age):
         holds_place=bool(members),
         free_up_to=99,
         preemptible=job["priorityClass"] not in ("Build", "Inference"),
-        running_since=NOW - 100 if members else 0.0,
+        running_since=NOW - 100 if members else None,
     )

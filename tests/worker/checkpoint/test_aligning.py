@@ -12,6 +12,7 @@ from tests.worker.checkpoint.writing import running, wait_for, watching
 WRITES = """
     from pathlib import Path
     folder = Path({folder!r})
+    input()
     (folder / "model.bin").write_bytes(b"weights")
     input()
     file = (folder / "optimizer.bin").open("wb"); file.write(b"moments"); file.flush()
@@ -49,6 +50,7 @@ class Pod:
 async def pod(tmp_path):
     with running(WRITES.format(folder=str(tmp_path))) as script:
         async with watching(tmp_path, script, marker="done") as watch:
+            script.go_on()  # a file that was there before the watch is none of its checkpoints
             pod = Pod(tmp_path, script, watch)
             yield pod
             pod.aligning.cancel()

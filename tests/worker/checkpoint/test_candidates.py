@@ -109,3 +109,14 @@ def test_a_part_whose_checkpoint_is_deleted_is_waited_for_no_more():
     ]:
         candidates.note([PathEvent(PurePath(below), event)], 0.0, is_folder=True)
     assert candidates.due_at() == 1.0
+
+
+def test_of_several_checkpoints_the_newest_is_checked():
+    candidates, folders = Candidates(), [f"checkpoint-{step}" for step in range(20)]
+    for folder in folders:
+        files = [f"{folder}/model.safetensors", f"{folder}/trainer_state.json"]
+        events = [PathEvent(PurePath(file), FileChange.WRITTEN) for file in files]
+        candidates.note(events, 0.0, is_folder=True)
+        candidates.postpone(0.0)
+    ends = [below.parent.name for below in candidates.take() if below.name == "trainer_state.json"]
+    assert ends == folders

@@ -169,6 +169,33 @@ async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_pat
             heals.set()
 
 
+async def test_the_processes_are_frozen_at_once_although_an_earlier_check_still_reads_from_a_slow_mount(
+    tmp_path, monkeypatch
+):
+    path, find, checks, heals = tmp_path / "ckpt.bin", Finder.find, [], threading.Event()
+
+    def find_slowly(self, notices):
+        checks.append(notices)
+        heals.wait(20)
+        return find(self, notices)
+
+    monkeypatch.setattr(Finder, "find", find_slowly)
+    with running(IDLES) as script:
+        async with watching(path, script) as watch:
+            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+            await asyncio.sleep(0)
+            (tmp_path / "another").touch()
+            await asyncio.to_thread(wait_for, lambda: len(checks) == 1)
+            path.write_bytes(b"weights")
+            try:
+                await asyncio.to_thread(wait_for, lambda: script.frozen == 1)
+                assert len(checks) == 1
+            finally:
+                heals.set()
+            assert await held
+            assert (script.state(), script.thawed) == ("T", 0)
+
+
 async def test_an_error_while_looking_leaves_nobody_frozen_and_is_told(tmp_path, monkeypatch):
     path = tmp_path / "ckpt.bin"
     monkeypatch.setattr(Finder, "find", lambda _self, _notices: 1 / 0)

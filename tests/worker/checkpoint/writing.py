@@ -43,8 +43,9 @@ class Script:
         os.killpg(self.pid, signal.SIGCONT)
 
     def kill_now(self):
-        """As a loss does; `kill` takes away what is left of it."""
+        """As a loss does. Its files are closed when this returns."""
         os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):

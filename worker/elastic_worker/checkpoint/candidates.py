@@ -32,7 +32,7 @@ class Candidates:
         self._own = marker
         self._known: set[str] = set()
         self._written: dict[PurePath, None] = {}
-        self._ends: set[PurePath] = set()
+        self._ends: dict[PurePath, None] = {}
         self._open_parts: set[PurePath] = set()
         self._changed_at = self._not_before = 0.0
 
@@ -77,7 +77,7 @@ class Candidates:
 
     def take(self) -> list[PurePath]:
         """Remove the files to check, and return them, the newest last."""
-        taken = [below for below in self._written if below not in self._ends] + list(self._ends)
+        taken = [*(below for below in self._written if below not in self._ends), *self._ends]
         self._ends.clear()
         self._written.clear()
         self._open_parts.clear()
@@ -104,7 +104,7 @@ class Candidates:
         if event.change is FileChange.BEGUN or below == HERE:
             return
         if self._is_own(below) and not names.is_temporary(below.parent):
-            self._ends.add(below)
+            _put_last(self._ends, below)
         elif not names.is_temporary(below):
             self._note_written(below)
 
@@ -112,26 +112,30 @@ class Candidates:
         marker = names.marker(below)
         self._known |= {marker, names.announced(below)} - {""}
         if marker and not self._own and marker == min(self._known, key=names.MARKERS.index):
-            self._ends.add(below)
+            _put_last(self._ends, below)
         elif names.is_part(below):
             self._open_parts.add(below.parent)
             return
         elif below.name == names.DCP_METADATA:
             self._open_parts.discard(below.parent)
-        self._written.pop(below, None)
-        self._written[below] = None
+        _put_last(self._written, below)
 
     def _is_own(self, below: PurePath) -> bool:
         return bool(self._own) and fnmatchcase(below.name, self._own)
 
     def _forget(self, ended: PurePath) -> None:
-        for kept in [below for below in self._written if _is_or_has(ended, below)]:
-            del self._written[kept]
-        self._ends = {below for below in self._ends if not _is_or_has(ended, below)}
+        for files in (self._written, self._ends):
+            for kept in [below for below in files if _is_or_has(ended, below)]:
+                del files[kept]
         self._open_parts = {folder for folder in self._open_parts if not _is_or_has(ended, folder)}
 
     def _makes_one(self) -> bool:
         return any(not names.is_description(below) for below in self._written)
+
+
+def _put_last(files: dict[PurePath, None], below: PurePath) -> None:
+    files.pop(below, None)
+    files[below] = None
 
 
 def _is_or_has(folder: PurePath, below: PurePath) -> bool:

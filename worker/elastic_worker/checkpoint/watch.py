@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 5.0
 """Pause before the next try to watch a path that could not be watched."""
+MAX_NOTICES = 10_000
+"""Notices kept while a check lasts. More of them wait in the kernel, which reports when it drops some."""
 
 
 class CheckpointWatch:
@@ -136,7 +138,7 @@ class CheckpointWatch:
             self._listen(self._finder)
 
     async def _look(self, finder: Finder) -> None:
-        self._unlisten(finder)
+        # The path is listened to meanwhile: on a slow mount a check takes longer than a script's step.
         self._looking = True
         self._happened.clear()
         notices, self._notices = self._notices, []
@@ -167,9 +169,10 @@ class CheckpointWatch:
         asyncio.get_running_loop().remove_reader(finder.descriptor)
 
     def _notice(self, finder: Finder) -> None:
-        self._unlisten(finder)  # until these notices are handled
         notices, may_complete = finder.read()
         self._notices.extend(notices)
+        if len(self._notices) > MAX_NOTICES:
+            self._unlisten(finder)  # until the next check has handled these
         if may_complete:
             for ring in self._alarms:
                 ring()

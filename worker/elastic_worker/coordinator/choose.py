@@ -123,7 +123,7 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     """
     group = state.group
     if state.wish is None:
-        return "the operator has not said yet who is to take part"
+        return "the operator has not said yet which pods take part"
     if not pods:
         return _too_few(state)
     is_newer = group is None or (state.epoch, state.wish.number) > (group.epoch, group.wish)
@@ -134,7 +134,7 @@ def why_not_train(state: CoordinatorState, pods: tuple[Pod, ...]) -> str:
     if 2 * len(connected) > len(stay) or connected == stay:
         return ""
     half = f"only {len(connected)} of the {len(stay)} pods of generation {group.number} are here, not more than half"
-    return f"{half}: the others may be training; it goes on when they return, or when the operator says who takes part"
+    return f"{half}: the others may be training; it goes on when they return, or when the operator names its pods"
 
 
 def _too_few(state: CoordinatorState) -> str:

@@ -157,7 +157,7 @@ def _is_master_coming(state: CoordinatorState) -> bool:
 
 
 def _starting_newcomers(state: CoordinatorState) -> list[Member]:
-    """Return the newcomers that were told to start their processes and are not ready yet."""
+    """Return the newcomers that were ordered to start their processes and are not ready yet."""
     members = [m for m in state.members.values() if isinstance(m.readiness, Starting) and m.is_available]
     return [m for m in members if is_wanted(state, m.pod.uid)]
 
@@ -211,7 +211,7 @@ def _recover(state: CoordinatorState, group: Generation, pods: tuple[Pod, ...], 
 
 
 def _wait_for_store(state: CoordinatorState, first: Pod) -> Decision | None:
-    """Wait for the store of the next group's first pod; a worker is told to serve one. None if the store is there."""
+    """Wait for the store of the next group's first pod; a worker is ordered to serve one. None: it is there."""
     (host,) = state.members_of([first])
     if host.store_port:
         return None

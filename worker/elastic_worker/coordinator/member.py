@@ -72,7 +72,7 @@ class NoProcesses:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The pod was told to start them for that generation, or to switch them to it."""
+    """The pod was ordered to start them for that generation, or to switch them to it."""
 
     number: int
 
@@ -117,7 +117,7 @@ class NotReady:
 
 @dataclass(frozen=True)
 class Starting:
-    """The pod was told to start the processes that are missing."""
+    """The pod was ordered to start the missing processes."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """The pod does not end processes that it was told to end: nothing is expected of it until they have ended."""
+    """The pod does not end processes that it was ordered to end: nothing is expected of it until they have ended."""
 
     why: str
 
@@ -156,7 +156,7 @@ class Member:
     has_state           one of its processes has the state of the training; another one may be starting, or be gone
     change_mode         how its processes change groups (`contract.IN_PLACE`, `RESTART`); "" without the library
     store_port          where it serves a store that no group has used
-    hosts               it was told to keep a store ready, as the master's pod always does
+    hosts               it was ordered to keep a store ready, as the master's pod always does
     stuck               the rank whose step takes far too long
     """
 
@@ -228,11 +228,11 @@ class Member:
     # -- changes of its processes -------------------------------------------------------------------------------------
 
     def assign(self, number: int) -> None:
-        """It is told to start all of its processes for that generation, whatever runs there."""
+        """It is ordered to start all of its processes for that generation, whatever runs there."""
         self.processes, self.readiness, self.has_state = Assigned(number), NotReady(), False
 
     def switch_to(self, number: int) -> None:
-        """Its processes are told to switch to that generation; 0: the others go on without them."""
+        """Its processes are ordered to switch to that generation; 0: the others go on without them."""
         self.processes = Assigned(number) if number else NoProcesses()
 
     def mark_running(self, number: int) -> None:
@@ -260,7 +260,7 @@ class Member:
     # -- changes of its readiness -------------------------------------------------------------------------------------
 
     def start_missing(self) -> None:
-        """It is told to start the processes that are missing."""
+        """It is ordered to start the missing processes."""
         self.readiness = Starting()
 
     def refuse(self) -> None:

@@ -126,7 +126,7 @@ def known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]:
 class Failure:
     """A training process that failed, or a pod whose processes are gone (`rank` -1). `last_lines`: its last output.
 
-    The output is told in no `/status`: that is read by whoever reaches the pod (163).
+    No `/status` has the output: that is read by whoever reaches the pod (163).
     """
 
     generation: int

@@ -78,7 +78,7 @@ class Command:
     async def _look(self) -> str:
         """Wait for a training process that the command starts by itself; returns what is wrong with it (140).
 
-        The command goes on where its processes cannot be looked at: that it has called no torchrun is told at its end.
+        The command goes on if its processes cannot be looked at; a missing call of torchrun is reported at its end.
         """
         loop = asyncio.get_running_loop()
         try:

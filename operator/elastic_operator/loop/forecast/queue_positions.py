@@ -44,7 +44,7 @@ MAX_ESTIMATES = 16
 
 @dataclass(slots=True)
 class _Known:
-    """The place that a job was last told, when (monotonic), and its estimates: when it was told each, and which start.
+    """The place that a job's status last had, and when (monotonic); its estimates, and when each was written.
 
     A job that has got pods has no place; its start is still to be compared with its estimates.
     """
@@ -86,7 +86,7 @@ class QueuePositions:
         drop_absent(present, self._known, self._to_lose)
 
     def started(self, uid: str, now: float) -> None:
-        """The job does not wait any more: compare its start with the estimates that it was told."""
+        """The job does not wait any more: compare its start with the estimates in its status."""
         known = self._known.pop(uid, None)
         for told_at, start in known.estimates if known is not None else ():
             self._metrics.start_estimate_ratio.observe(max(0.0, now - told_at) / max(1.0, start - told_at))
@@ -165,7 +165,7 @@ class QueuePositions:
             self._note(job.uid, wanted, now)
         except Exception:
             self._metrics.forecast_errors.inc()
-            log.exception("job=%s/%s cannot be told its place in line", job.namespace, job.name)
+            log.exception("job=%s/%s gets no place in line", job.namespace, job.name)
             return False
         return True
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from elastic_api.status import ConditionType, Limit
+from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.breaker import Breaker
+from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.trial import Trial
 from elastic_operator.loop.reclaim.trials import Trials
@@ -38,7 +38,11 @@ PENDING_SECONDS = 2.0
 for 14 s, because a job with one pod there also had to make way for a job.
 """
 
-_REASONS_OF_GRANTS = frozenset(Limit) - {Limit.SUSPENDED, Limit.CHANGED_TOO_OFTEN, Limit.SCALE_UP_FAILED}
+_REASONS_OF_GRANTS = frozenset(SizeReason) - {
+    SizeReason.SUSPENDED,
+    SizeReason.CHANGED_TOO_OFTEN,
+    SizeReason.SCALE_UP_FAILED,
+}
 """Why a job is not bigger, apart from what its own status says."""
 
 
@@ -60,7 +64,7 @@ class Deferred:
         if release or size != obs.status.target_replicas or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, limit=Limit(known.reason), message=known.message) if is_of_this_spec else now
+        return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
 
 
 class MakingWay:
@@ -70,11 +74,11 @@ class MakingWay:
         self,
         trials: Trials,
         nominator: Nominator,
-        breaker: Breaker,
+        limiter: EvictionLimiter,
         pods: Store[objects.Pod],
         reads: Callable[[str], bool],
     ) -> None:
-        self._trials, self._nominator, self._breaker, self._pods, self._reads = trials, nominator, breaker, pods, reads
+        self._trials, self._nominator, self._limiter, self._pods, self._reads = trials, nominator, limiter, pods, reads
         self._seen: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
@@ -127,7 +131,7 @@ class MakingWay:
         async def counted() -> bool:
             if nominated is not None and not await nominated():
                 return False
-            self._breaker.goes(pods)
+            self._limiter.goes(pods)
             return True
 
         return counted if pods else nominated
@@ -165,7 +169,7 @@ class MakingWay:
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
         others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
-        besides = ((one, self._creates(one.uid)) for one in others if one.namespace == job.namespace)
+        besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
         return Trial(
             job,
             creates,

@@ -60,7 +60,7 @@ class Nominator:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._changed = now, changed
-        self._by_loser: dict[str, list[Nomination]] = {}
+        self._by_giver: dict[str, list[Nomination]] = {}
         """By job (uid), the nominations of the last pass for which it loses pods."""
         self._barred: dict[str, Barred] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
@@ -79,13 +79,13 @@ class Nominator:
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
-        self._by_loser = {}
+        self._by_giver = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
         if len(self._barred) > MAX_BARRED:
             self._barred.clear()
         for nomination in nominations:
-            for loser in nomination.evicts_from:
-                self._by_loser.setdefault(loser, []).append(nomination)
+            for giver in nomination.evicts_from:
+                self._by_giver.setdefault(giver, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
@@ -95,7 +95,7 @@ class Nominator:
 
     def gate(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
-        nominations = [nomination for nomination in self._by_loser.get(job_uid, ()) if nomination.is_new]
+        nominations = [nomination for nomination in self._by_giver.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         tasks = [self._begin(nomination) for nomination in nominations]
@@ -107,7 +107,7 @@ class Nominator:
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
         """Take back reservations that ran out, unless another node is about to be reserved in their place."""
-        planned = {nomination.uid for nominations in self._by_loser.values() for nomination in nominations}
+        planned = {nomination.uid for nominations in self._by_giver.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
@@ -175,8 +175,8 @@ class Nominator:
         self._metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
-            losers = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {losers} will be gone first."
+            givers = listed(sorted(nomination.evicts_from.values()))
+            text += f" {pods(len(nomination.victims))} of {givers} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True

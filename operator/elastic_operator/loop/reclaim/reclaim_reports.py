@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.events import EventRecorder, Subject, job_subject, pod_subject
@@ -12,8 +12,8 @@ from elastic_operator.loop.reclaim.reclaim_times import ReclaimTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.snapshot import Snapshot
-from elastic_operator.plan.facts.text import names_of, pods
+from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
+from elastic_operator.plan.facts.text import listed, names_of, pods
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,12 @@ class ReclaimReports:
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self._times.look(snapshot, allocation)
 
+    def in_vain(self, snapshot: Snapshot, takers: Container[str]) -> None:
+        """Report the takers (uids) that cannot start although whole jobs lose their pods to them (112)."""
+        known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
+        if names := sorted(f"{taker.namespace}/{taker.name}" for taker in known if taker.uid in takers):
+            log.warning("whole jobs lose their pods to takers=%s, which cannot start with them", listed(names))
+
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""
         pod = self._pods.get(uid)
@@ -50,7 +56,7 @@ class ReclaimReports:
         """Report each entry that a limit on evictions keeps waiting, once until it waits no more."""
         before = self._over_limit
         self._over_limit = frozenset((entry.demand.uid, one.waits_for_a_person) for entry, one in allocation.over_limit)
-        self._metrics.breaker_open.set(len(allocation.over_limit))
+        self._metrics.waiting_for_limit.set(len(allocation.over_limit))
         self._metrics.too_large.set(sum(one.waits_for_a_person for _, one in allocation.over_limit))
         for entry, one in allocation.over_limit:
             demand = entry.demand

@@ -1,7 +1,7 @@
 """Asks whether the API server would accept the pods of a taker, before the first pod goes for it (139).
 
 A job whose pods are refused takes nothing from others for a while. If it needs them for its minimum, that counts like a
-refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused all the same when they
+refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused nevertheless when they
 are created, time after time, no pods go for the job for long. An edited job is asked about at once, but somebody who
 edits it again and again does not have pods of others go each time.
 

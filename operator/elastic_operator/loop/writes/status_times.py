@@ -116,5 +116,7 @@ def decisive(status: dict[str, Any]) -> dict[str, Any]:
 
 def _phase(status: dict[str, Any]) -> str:
     """The reason of Ready."""
-    conditions = (one for one in status.get("conditions", []) if one.get("type") == ConditionType.READY)
-    return next((str(one.get("reason")) for one in conditions), "")
+    conditions = (
+        condition for condition in status.get("conditions", []) if condition.get("type") == ConditionType.READY
+    )
+    return next((str(condition.get("reason")) for condition in conditions), "")

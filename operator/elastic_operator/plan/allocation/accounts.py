@@ -82,7 +82,7 @@ class Account:
         return self.foreign + sum(child.foreign_below for child in self.children)
 
 
-def saturation(used: int, share: int) -> float:
+def share_value(used: int, share: int) -> float:
     """Use relative to a fair share; infinite for a team without a share."""
     return used / share if share > 0 else inf
 

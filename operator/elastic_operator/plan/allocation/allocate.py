@@ -1,6 +1,6 @@
 """Decides for all jobs at once how many pods each gets, which pods go, and where new ones go; `result` says why.
 
-Teams are served by right and standing (`rounds`). Within a team the order is: priority, has its minimum or holds its
+Teams are served by right and share value (`rounds`). Within a team the order is: priority, has its minimum or holds its
 place, age, uid. The decision is pure and deterministic, and does not depend on the order of the input. Once it is
 carried out, the same is decided again.
 """
@@ -93,8 +93,7 @@ def next_change(snapshot: Snapshot) -> float:
         return teams.get(snapshot.team_of.get(job.namespace, ""))
 
     times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
-    waiting = (job for job in snapshot.jobs if job.waiting_since and job.lacks_minimum)
-    waits = (job.waiting_since + snapshot.starvation_seconds for job in waiting)
+    waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 

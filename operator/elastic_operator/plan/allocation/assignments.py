@@ -19,7 +19,7 @@ def mark_ready(state: AllocationState) -> None:
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
     room that it keeps for a nominated pod, so no pod is created there either.
     """
-    for entry in sorted(state.touched, key=lambda entry: (not entry.promised, entry.rank)):
+    for entry in sorted(state.touched, key=lambda entry: (not entry.promised_node, entry.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))
@@ -29,7 +29,7 @@ def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
     """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node)):
-        if entry.promised:
+        if entry.promised_node:
             state.board.keep_free(requirements, seat.node)
         return False
     path = entry.account.path if entry.account else ()

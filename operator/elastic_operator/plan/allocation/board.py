@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from elastic_operator.plan.allocation.fit import collide, is_open, misfit
+from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Resources
+from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_HOSTS = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
@@ -35,7 +36,7 @@ class Board:
         self.nodes = tuple(sorted(nodes, key=lambda n: n.name))
         self.number = {node.name: i for i, node in enumerate(self.nodes)}
         self.gpu_resources = tuple(gpu_resources)
-        self.open = tuple(i for i, node in enumerate(self.nodes) if is_open(node))
+        self.open = tuple(i for i, node in enumerate(self.nodes) if not node.why_closed)
         self.open_set = frozenset(self.open)
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
@@ -48,8 +49,10 @@ class Board:
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
-        self._too_many: Mapping[PodRequirements, int] = {}
-        """Replaced, never changed: undoing a change brings back what was known before it."""
+        self._too_many = TooMany()
+        """Replaced, never changed: undoing a change brings back what was known before it. Only freed room voids it: a
+        `PassMemo` would forget all of it with each pod that is seated.
+        """
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -69,9 +72,7 @@ class Board:
             hosts = self._hosts[where]
             needs = tuple(sorted((name, n) for name, n in shape.requests.items() if n > 0))
             scarce = next((need for need in needs if need[0] in self.gpu_resources), ("", 0))
-            self._by_key[key] = PodRequirements(
-                shape, needs, scarce, shape.host_ports, shape.gpus, hosts, frozenset(hosts)
-            )
+            self._by_key[key] = PodRequirements(shape, needs, scarce, hosts, frozenset(hosts))
         return self._by_key[key]
 
     def free_soon(self, node: int) -> Mapping[str, int]:
@@ -90,22 +91,20 @@ class Board:
         """Whether one more such pod has room on the node soon."""
         return node in requirements.host_set and self._soon[node].fits(requirements)
 
-    def fits_load(self, requests: Resources, ports: Collection[HostPort], node: int) -> bool:
+    def fits_load(self, load: Load, node: int) -> bool:
         """Whether a pod that is already on the node still has room there, even if the node takes no new pods."""
         room = self._soon[node]
-        free = room.free
-        return all(free.get(name, 0) >= n for name, n in requests.items() if n > 0) and not collide(ports, room.ports)
+        has_room = all(room.free.get(name, 0) >= n for name, n in load.requests.items() if n > 0)
+        return has_room and not collide(load.host_ports, room.ports)
 
-    def fits_without(
-        self, requirements: PodRequirements, node: int, going: Iterable[tuple[Resources, Iterable[HostPort]]]
-    ) -> bool:
+    def fits_without(self, requirements: PodRequirements, node: int, going: Iterable[Load]) -> bool:
         """Whether one more such pod would have room on the node if these loads went."""
         if node not in requirements.host_set:
             return False
         room = self._soon[node]
         after = FreeResources(dict(room.free), room.ports)
-        for requests, ports in going:
-            after.give(requests, ports)
+        for load in going:
+            after.give(load)
         return after.fits(requirements)
 
     def find(self, requirements: PodRequirements, near: Collection[int] = ()) -> Spot | None:
@@ -151,7 +150,7 @@ class Board:
         """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
         changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
         if changed:
-            self._too_many = {}
+            self._too_many = TooMany()
             known = list(self.nodes)
             for number, after in changed:
                 before, known[number] = known[number], after
@@ -162,40 +161,34 @@ class Board:
                 yield number, before, after
             self.nodes = tuple(known)
 
-    def place_members(self, loads: Sequence[tuple[Resources, Collection[HostPort]]], node: int) -> None:
+    def place_members(self, members: Sequence[Load], node: int) -> None:
         """Count loads that are on the node from the start. This cannot be undone."""
-        total = total_of(requests for requests, _ in loads)
-        ports = [port for _, taken in loads for port in taken]
-        self._change(total, ports, node, True, -1, self._too_many)
+        total = total_of(member.requests for member in members)
+        ports = [port for member in members for port in member.host_ports]
+        for room in (self._soon[node], self._now[node]):
+            room.replace((), (), (total,), ports)
+        self._reindex(node)
 
-    def remove_member(self, requests: Resources, ports: Collection[HostPort], node: int) -> None:
+    def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(requests, ports, node, True, +1, {})
+        self._change(member, node, True, +1, TooMany())
 
-    def hold(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
+    def hold(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node; with `now`, it also uses what is free already."""
-        load, known = (requests, ports, node, now), self._too_many
-        self._journal.do(partial(self._change, *load, -1, known), undo=partial(self._change, *load, +1, known))
+        change, known = partial(self._change, load, node, now), self._too_many
+        self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
 
-    def release(self, requests: Resources, ports: Collection[HostPort], node: int, *, now: bool) -> None:
+    def release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        load, known = (requests, ports, node, now), self._too_many
-        self._journal.do(partial(self._change, *load, +1, {}), undo=partial(self._change, *load, -1, known))
+        change, known = partial(self._change, load, node, now), self._too_many
+        self._journal.do(partial(change, +1, TooMany()), undo=partial(change, -1, known))
 
-    def _change(
-        self,
-        requests: Resources,
-        ports: Collection[HostPort],
-        node: int,
-        now: bool,
-        sign: int,
-        too_many: Mapping[PodRequirements, int],
-    ) -> None:
+    def _change(self, load: Load, node: int, now: bool, sign: int, too_many: TooMany) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
-                room.hold(requests, ports)
+                room.hold(load)
             else:
-                room.give(requests, ports)
+                room.give(load)
         self._reindex(node)
         self._too_many = too_many
 
@@ -228,8 +221,8 @@ class Board:
 
     def keep_free(self, requirements: PodRequirements, node: int) -> None:
         """Keep for such a pod what is free now and what becomes free, until its room is complete."""
-        room, load = self._now[node], (requirements.shape.requests, requirements.ports)
-        self._journal.do(partial(room.hold, *load), undo=partial(room.give, *load))
+        room, load = self._now[node], requirements.shape
+        self._journal.do(partial(room.hold, load), undo=partial(room.give, load))
 
     def has_room(self, requirements: PodRequirements) -> bool:
         """Whether one more such pod has room anywhere soon."""
@@ -242,11 +235,12 @@ class Board:
 
     def known_short(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
-        return count >= self._too_many.get(requirements, count + 1)
+        return self._too_many.covers(requirements, count)
 
     def remember_short(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
-        self._too_many = {**self._too_many, requirements: min(count, self._too_many.get(requirements, count))}
+        self._too_many = self._too_many.copy()
+        self._too_many.add(requirements, count)
 
 
 def _ports_now(node: Node) -> list[HostPort]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.fit import collide, misfit, why_closed
+from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Resources
@@ -82,7 +82,7 @@ class Supplies:
         free = {node: board.free_soon(node) for node in requirements.hosts}
         roomy = [node for node in requirements.hosts if _times(gpu_needs, free[node])]
         lacking = {name for node in roomy for name, need in others if free[node].get(name, 0) < need}
-        if any(collide(requirements.ports, board.ports_soon(node)) for node in roomy):
+        if any(collide(requirements.shape.host_ports, board.ports_soon(node)) for node in roomy):
             lacking.add("host ports")
         return Supply(
             requirements=requirements,
@@ -109,7 +109,7 @@ class Supplies:
 
     def _times(self, requirements: PodRequirements, free: Mapping[str, int]) -> int:
         times = _times(requirements.needs, free)
-        return min(times, 1) if requirements.ports else times
+        return min(times, 1) if requirements.shape.host_ports else times
 
     def _largest(self, requirements: PodRequirements) -> Mapping[str, int]:
         nodes = [self._state.board.nodes[i] for i in requirements.hosts]
@@ -118,7 +118,7 @@ class Supplies:
     def _closed(self, requirements: PodRequirements) -> tuple[str, ...]:
         board = self._state.board
         closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
-        return tuple(f"{node.name} is {why_closed(node)}" for node in closed if not misfit(requirements.shape, node))
+        return tuple(f"{node.name} is {node.why_closed}" for node in closed if not misfit(requirements.shape, node))
 
     def _misfits(self, requirements: PodRequirements) -> tuple[tuple[str, int], ...]:
         reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)

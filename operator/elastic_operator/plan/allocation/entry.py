@@ -24,6 +24,19 @@ class Seat(NamedTuple):
     ready: bool
 
 
+class Preemption(NamedTuple):
+    """A pod that a job, the giver, was to give up for another entry."""
+
+    giver: Entry
+    pod: Member
+    taker: Entry
+
+    @property
+    def stands(self) -> bool:
+        """Whether the pod goes; else its giver keeps it after all."""
+        return self.pod not in self.giver.kept
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One job, or one pending pod of others, in this pass: what it keeps, and what it gets.
@@ -40,6 +53,8 @@ class Entry:
     """The sizes that the entry may reach."""
     master: PodRequirements
     worker: PodRequirements
+    kind: int = 0
+    """A number for all entries that may go where this one may, and take from the same (`alike`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)
@@ -61,22 +76,30 @@ class Entry:
     """The number of times that another team took pods of the entry in this pass."""
     takers: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
-    took: tuple[tuple[Entry, Member], ...] = ()
-    """The pods that this entry took, each with its owner."""
+    took: tuple[Preemption, ...] = ()
+    """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
+    gang: str = ""
+    """The gang of the pending pod; "" for a job and for a pod that is on its own."""
+    may_be_split: bool = False
+    """Whether the pending pod is of a gang that may get a part of its places."""
+    reserved_node: str = ""
+    """The node that the operator has nominated the pending pod for; "" for none."""
+    promised_node: str = ""
+    """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
     at_rest: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
     @property
-    def gang(self) -> str:
-        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-        return self.pending.gang if self.pending else ""
+    def is_pending_pod(self) -> bool:
+        """Whether the entry is a pending pod of others: kube-scheduler binds it to idle GPUs whatever a quota says."""
+        return self.pending is not None
 
-    @property
-    def promised(self) -> bool:
-        """Whether the entry is a pending pod that a node is kept for."""
-        return self.pending is not None and self.pending.promised
+    def has_kube_scheduler_preempt(self, other: Entry) -> bool:
+        """Whether the entry is a pending pod for which kube-scheduler itself would preempt a pod of that job."""
+        preempts = self.pending is not None and self.pending.preempts
+        return preempts and self.demand.priority > min(other.demand.pod_priorities)
 
     @property
     def size(self) -> int:
@@ -121,7 +144,7 @@ class Entry:
 
     def is_foreign(self, other: Entry) -> bool:
         """Whether the other entry is of another team, or a pending pod of others: what goes for it is an eviction."""
-        return other.team != self.team or other.pending is not None
+        return other.team != self.team or other.is_pending_pod
 
     def missing(self, size: int) -> tuple[bool, int]:
         """What the entry lacks for `size`: whether the master, and how many workers."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
@@ -26,7 +26,7 @@ _SHOWN = 3
 class Why:
     """The reason, the sentence, and when the answer may change without any other change."""
 
-    limit: Limit
+    limit: SizeReason
     message: str
     wake_at: float | None = None
 
@@ -70,13 +70,13 @@ class Explainer:
     def why(self, entry: Entry) -> Why:
         """Why the job gets what it gets."""
         if not entry.demand.wants:
-            return Why(Limit.SUSPENDED, "")
+            return Why(SizeReason.SUSPENDED, "")
         if not entry.demand.sizes:
-            return Why(Limit.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
+            return Why(SizeReason.AT_MAXIMUM, f"{pods(entry.size)}. The job is ending: it gets no new pods.")
         if waiting := self._why_waiting(entry):
             return waiting
         if entry.size >= entry.demand.sizes[-1]:
-            return Why(Limit.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
+            return Why(SizeReason.AT_MAXIMUM, f"{_head(entry)} Raise maxReplicas to let it grow.")
         if refused := why_no_flavor(entry) or why_too_large(entry, _wanted_gpus(entry)):
             return Why(*refused)
         size = entry.next_size if entry.served else entry.sizes[0]
@@ -86,28 +86,28 @@ class Explainer:
     def _why_waiting(self, entry: Entry) -> Why | None:
         if entry.demand.provisioning_pods and entry.served:
             text = f"{_head(entry)} There is room for its pods now; they wait for the scheduler to bring them there."
-            return Why(Limit.WAITING_FOR_NODES, text)
+            return Why(SizeReason.WAITING_FOR_NODES, text)
         if not entry.requests_nodes and not (entry.sizes and may_request_nodes(self._state, entry)):
             return None
         need = self._need(entry, entry.minimum)
-        return Why(Limit.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
+        return Why(SizeReason.WAITING_FOR_NODES, why_waiting(entry, _wanted(need), _usable(need)))
 
     def _why_no_more(self, entry: Entry, size: int) -> Why:
         demand = entry.demand
         if entry.failed_at(size, self._state.now):
             reason = demand.failed_reason.rstrip(".") or "its pods found no place"
             text = f"{_head(entry)} {pods(size)} were tried: {reason}. Edit the job, or wait until it is tried again."
-            return Why(Limit.SCALE_UP_FAILED, text, demand.failed_until)
+            return Why(SizeReason.SCALE_UP_FAILED, text, demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
             text = (
                 f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
             )
-            return Why(Limit.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
+            return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)
         if limited := self._state.preemptions.over_limit.get(entry):
-            return Why(Limit.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
+            return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
@@ -146,7 +146,7 @@ def _no_such_node(need: _Need) -> Why:
     nodes = sum(n for _, n in need.supply.misfits)
     found = f"none of the {nodes} nodes suits the pods ({listed(reasons, _SHOWN)})" if nodes else "there are no nodes"
     text = f"{_wanted(need)}; {found}. Change the template's nodeSelector, affinity or tolerations, or add a node."
-    return Why(Limit.NODE_SELECTOR_UNSATISFIED, text)
+    return Why(SizeReason.NODE_SELECTOR_UNSATISFIED, text)
 
 
 def _size_not_allowed(need: _Need) -> Why:
@@ -154,12 +154,12 @@ def _size_not_allowed(need: _Need) -> Why:
         f"{_wanted(need)}; there is room for {need.supply.fitting}, and the next allowed size is {need.size}."
         " Allow sizes in between (allowedReplicas, replicaStep), or wait."
     )
-    return Why(Limit.SIZE_NOT_ALLOWED, text)
+    return Why(SizeReason.SIZE_NOT_ALLOWED, text)
 
 
 def _fragmented(need: _Need) -> Why:
     text = f"{_wanted(need)}; {_usable(need)}, but scattered. Use pods with fewer GPUs each, or wait."
-    return Why(Limit.GPUS_FRAGMENTED, text)
+    return Why(SizeReason.GPUS_FRAGMENTED, text)
 
 
 def _other_resources(need: _Need) -> Why:
@@ -173,13 +173,13 @@ def _other_resources(need: _Need) -> Why:
     gpus = "GPUs are free, but " if need.gpus else ""
     are = "is" if len(supply.requirements.hosts) == 1 else "are"
     text = f"{_head(need.entry)} {_more(need)}{wanted}; {gpus}{_count_hosts(need)} {are} short of {lacking}. {action}."
-    return Why(Limit.INSUFFICIENT_CPU_OR_MEMORY, text)
+    return Why(SizeReason.INSUFFICIENT_CPU_OR_MEMORY, text)
 
 
 def _other_jobs(need: _Need) -> Why:
     action = "Wait" if need.entry.served else "Wait, or give the job a higher priority"
     text = f"{_wanted(need)}; {_usable(need)}, the pods of other jobs hold the room. {action}."
-    return Why(Limit.HIGHER_PRIORITY_JOBS, text)
+    return Why(SizeReason.HIGHER_PRIORITY_JOBS, text)
 
 
 def _nodes(need: _Need) -> Why:
@@ -188,11 +188,11 @@ def _nodes(need: _Need) -> Why:
     if too_large:
         most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
-        return Why(Limit.INSUFFICIENT_NODES, text)
+        return Why(SizeReason.INSUFFICIENT_NODES, text)
     closed = f" ({listed(supply.closed, _SHOWN)})" if supply.closed else ""
     action = f"{_reopen(supply)}add a node, or wait"
     text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
-    return Why(Limit.INSUFFICIENT_NODES, text)
+    return Why(SizeReason.INSUFFICIENT_NODES, text)
 
 
 def _too_large(supply: Supply) -> list[str]:

@@ -5,7 +5,7 @@ Each sentence says what is wanted, what may be used and is used, and one thing t
 
 from __future__ import annotations
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.refusal import Rule
@@ -13,13 +13,13 @@ from elastic_operator.plan.allocation.roster import over_per_job_limit
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
 
-Reason = tuple[Limit, str]
+Reason = tuple[SizeReason, str]
 
 
 def why_no_flavor(entry: Entry) -> Reason | None:
     """The job's kind of GPU is not clear."""
     problem = entry.demand.flavor_problem
-    return (Limit.FLAVOR_AMBIGUOUS, problem) if problem else None
+    return (SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
 def why_too_large(entry: Entry, wanted: str) -> Reason | None:
@@ -29,7 +29,7 @@ def why_too_large(entry: Entry, wanted: str) -> Reason | None:
         return None
     most, name = entry.account.team.max_gpus_per_job, policy(entry.account)
     text = f"{wanted}; one job of {name} may have {most}. Raise perJob.maxGPUs there, or ask for less."
-    return Limit.QUOTA_EXHAUSTED, text
+    return SizeReason.QUOTA_EXHAUSTED, text
 
 
 def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> Reason | None:
@@ -47,30 +47,30 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
                 f" {over.guaranteed}, of which {over.fixed} are held for good. Set preemptible to true, or raise the"
                 " guarantee."
             )
-            return Limit.QUOTA_EXHAUSTED, text
+            return SizeReason.QUOTA_EXHAUSTED, text
         case Rule.LIMIT:
             return _over_limit(entry, over, wanted)
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
-            return Limit.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
+            return SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
 
 
 def _over_limit(entry: Entry, over: Account, wanted: str) -> Reason:
     borrow, name = over.quota.borrow_limit, policy(over)
     if not over.team.has_policy:
         text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_on_new_nodes(over)}. {no_policy(entry)}"
-        return Limit.NO_QUOTA_POLICY, text
+        return SizeReason.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
             f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}{_on_new_nodes(over)};"
             f" borrowing is off. Raise borrowing.limit or the guarantee there, or wait."
         )
-        return Limit.BORROWING_DISABLED, text
+        return SizeReason.BORROWING_DISABLED, text
     text = (
         f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
         f" {over.used}{_on_new_nodes(over)}. Raise borrowing.limit there, or wait."
     )
-    return Limit.BORROWING_LIMIT_REACHED, text
+    return SizeReason.BORROWING_LIMIT_REACHED, text
 
 
 def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
@@ -80,14 +80,14 @@ def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
     """
     account = entry.account
     if account is None:
-        return Limit.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
+        return SizeReason.HIGHER_PRIORITY_JOBS, f"{wanted}; {usable}, the pods of other teams hold the room. Wait."
     need, judged = entry.gpus_missing(size), (*account.outward, account)
     beyond = next((one for one in judged if one.used + need > max(one.share, one.guaranteed)), account)
-    standing = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
-    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {standing}."
+    use = f"uses {_used(beyond)}; its fair share is {beyond.share} ({beyond.guaranteed} guaranteed)"
+    text = f"{wanted}; {usable}, the pods of other teams hold the room; {policy(beyond)} {use}."
     if not account.team.has_policy:
-        return Limit.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
-    return Limit.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
+        return SizeReason.NO_QUOTA_POLICY, f"{text} {no_policy(entry)}"
+    return SizeReason.QUOTA_EXHAUSTED, f"{text} Raise its guarantee or weight, or wait until GPUs are idle."
 
 
 def _used(account: Account) -> str:

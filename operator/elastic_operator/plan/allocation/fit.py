@@ -14,26 +14,12 @@ from elastic_operator.plan.facts.snapshot import HostPort, Node, PodShape, Taint
 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 _INT64 = range(-(2**63), 2**63)
-_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_CONDITION_TAINTS = {
-    "node.kubernetes.io/unschedulable": "cordoned",
-    "node.kubernetes.io/not-ready": "NotReady",
-    "node.kubernetes.io/unreachable": "NotReady",
-    "node.kubernetes.io/out-of-service": "out of service",
-    "node.kubernetes.io/disk-pressure": "under DiskPressure",
-    "node.kubernetes.io/memory-pressure": "under MemoryPressure",
-    "node.kubernetes.io/pid-pressure": "under PIDPressure",
-    "node.kubernetes.io/network-unavailable": "without a network",
-    "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
-    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
-}
-"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
-they are tolerated: a kubelet under pressure evicts."""
 
 
 def misfit(shape: PodShape, node: Node) -> str:
     """Why pods of `shape` can never run on `node` whatever room it has, in words; "" if they can."""
-    taint = next((t for t in node.taints if _bars(t) and not tolerated(t, shape.tolerations)), None)
+    barring = (taint for taint in node.taints if taint.keeps_away and not taint.node_state)
+    taint = next((taint for taint in barring if not tolerated(taint, shape.tolerations)), None)
     if taint:
         return f"taint {taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
     for key, value in shape.node_selector.items():
@@ -42,26 +28,6 @@ def misfit(shape: PodShape, node: Node) -> str:
     if shape.affinity and not any(matches_term(term, node) for term in shape.affinity):
         return "node affinity"
     return ""
-
-
-def is_open(node: Node) -> bool:
-    """Whether new pods may go to the node at all."""
-    return not why_closed(node)
-
-
-def why_closed(node: Node) -> str:
-    """What keeps all new pods off the node, in words; "" if nothing does.
-
-    A condition taint may outlive or precede the condition by moments.
-    """
-    if not node.usable:
-        return "cordoned" if node.unschedulable else "NotReady"
-    states = (_CONDITION_TAINTS[t.key] for t in node.taints if t.key in _CONDITION_TAINTS and t.effect in _KEEPS_AWAY)
-    return next(states, "")
-
-
-def _bars(taint: Taint) -> bool:
-    return taint.effect in _KEEPS_AWAY and taint.key not in _CONDITION_TAINTS
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.fit import collide
-from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resources
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,10 +20,13 @@ class PodRequirements:
     shape: PodShape
     needs: tuple[tuple[str, int], ...]
     scarce: tuple[str, int]
-    ports: frozenset[HostPort]
-    gpus: int
     hosts: tuple[int, ...]
     host_set: frozenset[int]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of one such pod."""
+        return self.shape.gpus
 
 
 class FreeResources:
@@ -41,16 +44,23 @@ class FreeResources:
         for name, need in requirements.needs:
             if free.get(name, 0) < need:
                 return False
-        return not (requirements.ports and self.ports and collide(requirements.ports, self.ports))
+        ports = requirements.shape.host_ports
+        return not (ports and self.ports and collide(ports, self.ports))
 
-    def hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
+    def hold(self, load: Load) -> None:
         """Count a load as used."""
+        self._hold(load.requests, load.host_ports)
+
+    def give(self, load: Load) -> None:
+        """Count a load as free again."""
+        self._give(load.requests, load.host_ports)
+
+    def _hold(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
         self.ports.extend(ports)
 
-    def give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
-        """Count a load as free again."""
+    def _give(self, requests: Resources, ports: Iterable[HostPort]) -> None:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) + amount
         for port in ports:
@@ -65,12 +75,12 @@ class FreeResources:
     ) -> None:
         """Count the loads `after` instead of those `before`."""
         for load in before:
-            self.give(load, ())
+            self._give(load, ())
         for load in after:
-            self.hold(load, ())
+            self._hold(load, ())
         if ports_before != ports_after:
-            self.give({}, ports_before)
-            self.hold({}, ports_after)
+            self._give({}, ports_before)
+            self._hold({}, ports_after)
 
 
 def total_of(loads: Iterable[Resources]) -> dict[str, int]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, Hopeless, serve_minimum
+from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, serve_minimum
+from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.state import AllocationState
 
 MAX_PODS = 256
@@ -19,7 +20,7 @@ A gang that gets nothing costs a plan for nearly all of its pods. Gangs that wer
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
     A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
@@ -36,18 +37,18 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless
     return served
 
 
-def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: Hopeless) -> bool:
-    mark, places, found = state.journal.mark(), state.new_places, dict(hopeless)
+def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
+    mark, places, found = state.journal.mark(), state.new_places, hopeless.copy()
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
         serve_minimum(state, entry, found)
         if not entry.served:
             break
     else:
-        taken = (member.uid for entry in gang for _, member in entry.took[took[entry] :])
+        taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
         if not state.preemptions.is_over_limit(gang[0], taken):
             return True
-    state.journal.roll_back(mark)
+    state.undo_preemption(mark)
     state.new_places = places
     return False
 
@@ -58,7 +59,7 @@ def split_gangs(state: AllocationState) -> frozenset[str]:
 
 
 def _is_split(gang: set[Entry]) -> bool:
-    if any(entry.pending and entry.pending.may_be_split for entry in gang):
+    if any(entry.may_be_split for entry in gang):
         return False
-    placed = any(entry.served and not entry.promised for entry in gang)
+    placed = any(entry.served and not entry.promised_node for entry in gang)
     return placed and not all(entry.served for entry in gang)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from enum import Enum
 
-from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.accounts import Tier
+from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
+from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
-
-TooMany = dict[tuple[Account, PodRequirements, bool], int]
-"""The number of pods of a shape that could not be placed for a team, even at others' cost."""
-
 
 _MAX_TIMES_PREEMPTED = 2
 """An entry that other teams preempted this many times in a pass borrows nothing more in it (34)."""
@@ -43,7 +40,10 @@ def round_sizes_down(state: AllocationState) -> None:
 
 
 def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> Growth:
-    """Give the job its next allowed size, if it may have it and all its new pods fit."""
+    """Give the job its next allowed size, if it may have it and all its new pods fit.
+
+    `too_many` has the numbers of workers that could not be placed, even at others' cost.
+    """
     size = entry.next_step(state.now)
     if (
         size is None
@@ -92,14 +92,12 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
-    account = entry.account
-    assert account is not None, "called by `grow` for entries with an account"
     master, workers = entry.missing(size)
-    key = (account, entry.worker, master)
-    if workers >= too_many.get(key, workers + 1):
+    key = refused_alike(state, entry), master
+    if too_many.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    too_many[key] = workers
+    too_many.add(key, workers)
     return False

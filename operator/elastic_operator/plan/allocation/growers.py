@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Set
-from operator import itemgetter
+from operator import attrgetter
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 
 Turn = tuple[bool, int, int, float, str]
-_Placed = tuple[Turn, Entry]
+
+
+class _Placed(NamedTuple):
+    turn: Turn
+    entry: Entry
+
+
 _Groups = dict[Hashable, list[_Placed]]
+_by_turn = attrgetter("turn")
 
 
 def turn(entry: Entry) -> Turn:
@@ -27,14 +35,17 @@ def turn(entry: Entry) -> Turn:
 
 
 def growth_key(entry: Entry, now: float) -> Hashable:
-    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait has a
-    key of its own.
+    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait, or
+    whose pods still come, has a key of its own.
+
+    It is made for many passes, so it lacks those parts of `alike` that change from pass to pass. In each pass, the jobs
+    that are `singular` are added to the `Queue` by themselves.
     """
-    demand = entry.demand
-    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now
-    if entry.loses_members or entry.times_preempted or waits or entry.delayed_at(entry.next_size or 0, now):
+    demand, next_size = entry.demand, entry.next_size or 0
+    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now or entry.delayed_at(next_size, now)
+    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.master, entry.worker, entry.missing(entry.next_size or 0), demand.preemptible, entry.takes(now)
+    return entry.kind, entry.missing(next_size), entry.takes(now)
 
 
 class Growers:
@@ -48,7 +59,7 @@ class Growers:
         """Put a job in."""
         key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
-        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), (place, entry), key=itemgetter(0))
+        insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
 
     def discard(self, entry: Entry) -> None:
         """Take a job out, if it is in."""
@@ -57,7 +68,7 @@ class Growers:
         key, place = self._places.pop(entry)
         groups = self._groups[entry.account]
         group = groups[key]
-        del group[bisect_left(group, place, key=itemgetter(0))]
+        del group[bisect_left(group, place, key=_by_turn)]
         if not group:
             del groups[key]
 
@@ -71,35 +82,35 @@ class Growers:
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `touched` is a group
-    of its own.
+    """The jobs of one account in their order, while they grow. A job that the pass has `touched`, or that is added, is
+    a group of its own.
     """
 
     def __init__(self, groups: _Groups, touched: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
         self._heads: dict[Hashable, _Placed] = {}
         self._touched = touched
-        self._again: set[Entry] = set()
+        self._alone: set[Entry] = set()
         for key in groups:
             self._advance(key)
 
     def add(self, entry: Entry) -> None:
-        """Add a job that was touched, again if it is in already."""
-        self._again.add(entry)
+        """Add a job by itself, again if it is in already."""
+        self._alone.add(entry)
         if may_grow(entry):
-            key = "touched", entry.demand.uid
-            self._groups[key] = iter([(turn(entry), entry)])
+            key = "alone", entry.demand.uid
+            self._groups[key] = iter([_Placed(turn(entry), entry)])
             self._advance(key)
 
     def first(self) -> tuple[Hashable, Entry] | None:
         """The next job, and its group."""
         while self._heads:
-            key = min(self._heads, key=lambda key: self._heads[key][0])
-            entry = self._heads[key][1]
-            if entry not in self._touched or key == ("touched", entry.demand.uid):
+            key = min(self._heads, key=lambda key: self._heads[key].turn)
+            entry = self._heads[key].entry
+            if key == ("alone", entry.demand.uid) or not (entry in self._touched or entry in self._alone):
                 return key, entry
             self._advance(key)
-            if entry not in self._again:
+            if entry not in self._alone:
                 self.add(entry)
         return None
 
@@ -113,11 +124,11 @@ class Queue:
         del self._heads[key], self._groups[key]
 
     def _advance(self, key: Hashable) -> None:
-        entry: _Placed | None = next(self._groups[key], None)
-        if entry is None:
+        placed: _Placed | None = next(self._groups[key], None)
+        if placed is None:
             self._heads.pop(key, None)
         else:
-            self._heads[key] = entry
+            self._heads[key] = placed
 
 
 def may_grow(entry: Entry) -> bool:

@@ -12,18 +12,20 @@ from functools import partial
 class Journal:
     """The changes that stand, oldest first.
 
-    `moves` goes up with every change and every undoing: the same number means that nothing changed in between.
+    `moves` counts all changes that were ever made. `version` is the number of the last one that stands: while it is
+    the same, so is all that the journal has changed.
     """
 
     def __init__(self) -> None:
-        self._undo: list[Callable[[], object]] = []
-        self.moves = 0
+        self._undo: list[tuple[int, Callable[[], object]]] = []
+        self.moves = self.version = 0
 
     def do(self, change: Callable[[], object], *, undo: Callable[[], object]) -> None:
         """Make a change, and know how to undo it."""
         change()
-        self._undo.append(undo)
+        self._undo.append((self.version, undo))
         self.moves += 1
+        self.version = self.moves
 
     def set(self, thing: object, attribute: str, value: object) -> None:
         """Give an attribute of an entry or an account another value."""
@@ -37,5 +39,5 @@ class Journal:
     def roll_back(self, mark: int = 0) -> None:
         """Undo every change since `mark`, the latest first; all of them without a mark."""
         while len(self._undo) > mark:
-            self._undo.pop()()
-            self.moves += 1
+            self.version, undo = self._undo.pop()
+            undo()

@@ -7,16 +7,16 @@ holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
+from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
+from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
@@ -25,16 +25,13 @@ MAX_NEW_PLACES = 32
 A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
 pod that got a place is nominated, and that wakes the loop.
 """
-Hopeless = dict[tuple[str, int, tuple[bool, int] | None, PodRequirements | None, PodRequirements], int]
-"""By shapes, team and priority: the number of workers that could not be placed, even at others' cost.
-
-Later takers of the same kind cannot be placed either. Pending pods are kept apart by what kube-scheduler would evict
-for them by itself.
-"""
 
 
-def serve_minimum(state: AllocationState, entry: Entry, hopeless: Hopeless) -> None:
-    """Give the job its minimum, or leave it what it has."""
+def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> None:
+    """Give the job its minimum, or leave it what it has.
+
+    `hopeless` has the numbers of workers that could not be placed, with a master, even at others' cost.
+    """
     if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
@@ -54,7 +51,7 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
         state.keep_again(entry, entry.minimum)
 
 
-def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
+def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
@@ -66,25 +63,22 @@ def _complete(state: AllocationState, entry: Entry, hopeless: Hopeless) -> bool:
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
         return False  # the scheduler has said that the room is not what it looks like
     master, workers = entry.missing(entry.minimum)
-    if (refused is None or entry.pending) and seat_all(state, entry, master=master, workers=workers):
+    if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
     if entry.demand.provisioning_pods or not entry.takes(state.now):
         return False
-    pending = entry.pending
-    foreign = (pending.preempts, pending.priority) if pending else None
-    shapes = (entry.team, entry.demand.priority, foreign, entry.master if master else None, entry.worker)
-    if pending and _goes_where_reserved(state, entry, pending):
+    if _goes_where_reserved(state, entry):
         return True
-    going_on = state.preemptions.goes_on(entry)
-    is_hopeless = workers >= hopeless.get(shapes, workers + 1) and not going_on
-    if is_hopeless or (pending and not state.serving and state.new_places >= MAX_NEW_PLACES):
+    key = None if entry.size else refused_alike(state, entry)
+    if key and hopeless.covers(key, workers):
+        return False
+    if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
         return False
     if _preempt_any(state, entry, only=None):
-        state.new_places += pending is not None
+        state.new_places += entry.is_pending_pod
         return True
-    alone = state.spares_whole_jobs(entry) or going_on
-    if not entry.kept and entry.demand.preemptible and not alone:
-        hopeless[shapes] = workers
+    if key:
+        hopeless.add(key, workers)
     return False
 
 
@@ -100,15 +94,15 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     return False
 
 
-def _goes_where_reserved(state: AllocationState, entry: Entry, pending: PendingPod) -> bool:
+def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
-    node = state.board.number.get(pending.reserved)
+    node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
 
 
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
-    """Whether the entry may use `need` idle GPUs. For a foreign pod it always may: kube-scheduler does not ask."""
-    return entry.pending is not None or state.refusal(entry, need, *IDLE) is None
+    """Whether the entry may use `need` idle GPUs."""
+    return entry.is_pending_pod or state.refusal(entry, need, *IDLE) is None
 
 
 def _orders(entry: Entry) -> list[list[str]]:
@@ -120,8 +114,7 @@ def _orders(entry: Entry) -> list[list[str]]:
 
 def starves(state: AllocationState, entry: Entry) -> bool:
     """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
-    since = entry.demand.waiting_since
-    return bool(since) and not entry.pending and state.now >= since + state.snapshot.starvation_seconds
+    return state.now >= entry.demand.starves_from(state.snapshot.starvation_seconds)
 
 
 def reserve(state: AllocationState, entry: Entry) -> None:

@@ -43,15 +43,11 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
     known = state.requested_by.get((account, priority))
-    if known is None or known[0] != state.journal.moves:
-        first = (
-            one
-            for one in state.roster.provisioning[account]
-            if one.demand.priority >= priority and may_request_nodes(state, one)
-        )
-        known = state.journal.moves, sum(one.gpus_missing(one.minimum) for one in first)
-        state.requested_by[account, priority] = known
-    return known[1]
+    if known is None:
+        first = (one for one in state.roster.provisioning[account] if one.demand.priority >= priority)
+        known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
+        state.requested_by.put((account, priority), known)
+    return known
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
@@ -86,9 +82,8 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     if keeps and any(state.board.fits(requirements, node) for requirements in missing for node in requirements.hosts):
         return True
     for node, seated in to_come:
-        coming = [other.requirements(seat.role) for other, seat in seated if not (seat.ready and all_wait)]
-        loads = [(one.shape.requests, one.ports) for one in coming]
-        if loads and any(state.board.fits_without(requirements, node, loads) for requirements in missing):
+        coming = [other.requirements(seat.role).shape for other, seat in seated if not (seat.ready and all_wait)]
+        if coming and any(state.board.fits_without(requirements, node, coming) for requirements in missing):
             return True
     return False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
-from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.entry import Entry, Preemption
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, taker_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
@@ -14,8 +14,9 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Preemptions:
     """The pods of jobs that were preempted in one pass.
 
-    `pods` maps each of them (uid) to its owner, the pod, and the last taker. Its owner may keep it after all:
-    `evictions` counts those that go. `over_limit` has the takers that a limit on evictions allows no more.
+    `pods` has each of them by its uid, with its last taker. Its giver may keep it after all: `evictions` counts those
+    that go. `over_limit` has the takers that a limit on evictions allows no more. `known_takers` are the uids of takers
+    for which pods went lately, or for which a part of a limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -23,70 +24,71 @@ class Preemptions:
 
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._limits, self._keeps = journal, limits, keeps
-        self.pods: dict[str, tuple[Entry, Member, Entry]] = {}
+        self.pods: dict[str, Preemption] = {}
         self.evictions = EvictionCount(limits.gone)
         self.over_limit: dict[Entry, OverLimit] = {}
+        self.known_takers = frozenset(taker.uid for taker in (*self.evictions.going_on, limits.first) if taker)
 
-    def note(self, owner: Entry, members: Iterable[Member], taker: Entry) -> None:
-        """Record that `taker` took these members of the owner."""
-        if owner is taker:
+    def note(self, giver: Entry, members: Iterable[Member], taker: Entry) -> None:
+        """Record that `taker` took these members of the giver."""
+        if giver is taker:
             return
-        self._journal.set(owner, "times_preempted", owner.times_preempted + (owner.team != taker.team))
-        self._journal.set(owner, "takers", tuple(dict.fromkeys((*owner.takers, taker))))
-        more = tuple((owner, member) for member in members)
-        self._journal.set(taker, "took", (*taker.took, *more))
-        for _, member in more:
-            self._attribute(owner, member, taker)
+        self._journal.set(giver, "times_preempted", giver.times_preempted + (giver.team != taker.team))
+        self._journal.set(giver, "takers", tuple(dict.fromkeys((*giver.takers, taker))))
+        self._attribute([Preemption(giver, pod, taker) for pod in members], taker)
 
     def changed(self, uid: str, *, goes: bool) -> None:
         """A pod is released, or kept after all: count it accordingly if it was taken."""
         if uid in self.pods:
-            self._count(uid, goes=goes)
+            self._count(self.pods[uid], goes=goes)
 
-    def going(self) -> Iterator[tuple[str, Entry, Entry]]:
-        """Yield each pod (uid) that goes for somebody else, with its owner and its taker."""
-        for uid, (owner, member, taker) in self.pods.items():
-            if not self._keeps(owner, member):
-                yield uid, owner, taker
+    def going(self) -> Iterator[Preemption]:
+        """The pods that go for somebody else."""
+        return (one for one in self.pods.values() if not self._keeps(one.giver, one.pod))
 
-    def note_given_back(self, owner: Entry) -> None:
-        """Record that the owner has got back what it had: the pods that it took now go for the entries that took from
-        it.
-        """
-        took = owner.took
-        self._journal.set(owner, "took", ())
-        for loser, member in took:
-            there = [taker for taker in owner.takers if loser.at.get(member.uid) in taker.near] or owner.takers
-            others = [taker for taker in loser.takers if taker is not owner]
-            self._journal.set(loser, "takers", tuple(dict.fromkeys((*others, *there))))
+    def note_given_back(self, entry: Entry) -> None:
+        """Record that the entry has got back what it had: the pods that it took now go for those that took from it."""
+        took = entry.took
+        self._journal.set(entry, "took", ())
+        for one in took:
+            node = one.giver.at.get(one.pod.uid)
+            there = [taker for taker in entry.takers if node in taker.near] or entry.takers
+            others = [taker for taker in one.giver.takers if taker is not entry]
+            self._journal.set(one.giver, "takers", tuple(dict.fromkeys((*others, *there))))
             for taker in there:
-                self._journal.set(taker, "took", (*taker.took, (loser, member)))
-                self._attribute(loser, member, taker)
+                self._attribute([one], taker)
 
     def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
         """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
 
         False if the limits let fewer pods go for the heir; the caller then rolls back.
         """
-        lacking, passed, rest = gpus, [], []
-        for owner, member in taker.took:
-            is_there = owner.at.get(member.uid) == node and owner is not heir
-            if is_there and lacking > 0 and not self._keeps(owner, member):
-                passed.append((owner, member))
-                lacking -= member.gpus
+        lacking, passed, rest = gpus, list[Preemption](), list[Preemption]()
+        for one in taker.took:
+            is_there = one.giver.at.get(one.pod.uid) == node and one.giver is not heir
+            if is_there and lacking > 0 and not self._keeps(one.giver, one.pod):
+                passed.append(one)
+                lacking -= one.pod.gpus
             else:
-                rest.append((owner, member))
+                rest.append(one)
         self._journal.set(taker, "took", tuple(rest))
-        for owner, member in passed:
-            others = [one for one in owner.takers if one is not taker or any(loser is owner for loser, _ in rest)]
-            self._journal.set(owner, "takers", tuple(dict.fromkeys((*others, heir))))
-            self._journal.set(heir, "took", (*heir.took, (owner, member)))
-            self._attribute(owner, member, heir)
+        for one in passed:
+            is_left = any(left.giver is one.giver for left in rest)
+            others = [other for other in one.giver.takers if other is not taker or is_left]
+            self._journal.set(one.giver, "takers", tuple(dict.fromkeys((*others, heir))))
+            self._attribute([one], heir)
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
     def goes_on(self, taker: Entry) -> bool:
         """Whether pods were deleted for the taker within the last minute."""
         return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
+
+    def limits_on(self, taker: Entry) -> Hashable:
+        """What the limits on evictions hold against this taker, or for it, beside what they hold against its team."""
+        if not (taker.took or taker.gang or taker.demand.uid in self.known_takers):
+            return None
+        who = taker_of(taker)
+        return self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -113,19 +115,23 @@ class Preemptions:
 
     # -- who took which pod --------------------------------------------------------------------------------------------
 
-    def _attribute(self, owner: Entry, member: Member, taker: Entry) -> None:
-        change = partial(self._set, member.uid)
-        self._journal.do(partial(change, (owner, member, taker)), undo=partial(change, self.pods.get(member.uid)))
+    def _attribute(self, taken: Iterable[Preemption], taker: Entry) -> None:
+        """Have these pods go for that taker."""
+        taken = tuple([one._replace(taker=taker) for one in taken])
+        self._journal.set(taker, "took", (*taker.took, *taken))
+        for one in taken:
+            change = partial(self._set, one.pod.uid)
+            self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))
 
-    def _set(self, uid: str, taken: tuple[Entry, Member, Entry] | None) -> None:
+    def _set(self, uid: str, taken: Preemption | None) -> None:
         if taken is None:
             del self.pods[uid]
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(uid, goes=not self._keeps(taken[0], taken[1]))
+        self._count(taken, goes=not self._keeps(taken.giver, taken.pod))
 
-    def _count(self, uid: str, *, goes: bool) -> None:
+    def _count(self, taken: Preemption, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction."""
-        owner, _, taker = self.pods[uid]
-        self.evictions.put(uid, taker_of(taker) if goes and owner.is_foreign(taker) else None)
+        is_eviction = goes and taken.giver.is_foreign(taken.taker)
+        self.evictions.put(taken.pod.uid, taker_of(taken.taker) if is_eviction else None)

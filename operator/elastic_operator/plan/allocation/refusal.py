@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.entry import Entry
 
 
 class Rule(Enum):
-    """What may keep a team from more GPUs, in the order in which users are told."""
+    """What may keep a team from more GPUs, in the order in which messages name it."""
 
     GUARANTEE = "a job that is not preemptible stays within its team's guarantee"
     LIMIT = "what a team uses stays within its limit"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cached_property
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.entry import Entry
@@ -55,13 +55,13 @@ class Allocation(Mapping[str, Grant]):
                 why.wake_at,
                 takers=_named(takers),
                 reclaimed=any(map(entry.is_foreign, takers)),
-                givers=_named(o for o, member in entry.took if member not in o.kept and o.team != entry.team),
+                givers=_named(one.giver for one in entry.took if one.stands and one.giver.team != entry.team),
             )
         return self._grants[uid]
 
     def _why(self, entry: Entry) -> Why:
         reason = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if reason is None else Why(Limit.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+        return self._explainer.why(entry) if reason is None else Why(SizeReason.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
 
     @property
     def _state(self) -> AllocationState:
@@ -88,8 +88,8 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        waiting = [entry for entry in self._state.roster.entries if entry.pending and not entry.pending.nominated]
-        return tuple(_nomination(self._state, entry) for entry in waiting if entry.seats)
+        placed = (entry for entry in self._state.roster.entries if entry.is_pending_pod and entry.seats)
+        return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
@@ -115,8 +115,8 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for uid, owner, taker in self._state.preemptions.going():
-            found.setdefault(owner.demand.uid, {})[uid] = taker
+        for one in self._state.preemptions.going():
+            found.setdefault(one.giver.demand.uid, {})[one.pod.uid] = one.taker
         return found
 
     @cached_property
@@ -132,11 +132,11 @@ class Allocation(Mapping[str, Grant]):
     def job_takers(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
         takers = set(self._takers.get(uid, {}).values())
-        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if one.pending is None)
+        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if not one.is_pending_pod)
 
     def has_pending_takers(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.pending for taker in self._takers.get(uid, {}).values())
+        return any(taker.is_pending_pod for taker in self._takers.get(uid, {}).values())
 
     def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
@@ -145,11 +145,11 @@ class Allocation(Mapping[str, Grant]):
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
-        return any(member not in owner.kept for owner, member in self._entries[uid].took)
+        return any(one.stands for one in self._entries[uid].took)
 
     def gpus_taken_for(self, uid: str) -> int:
         """The GPUs of the pods that go for the job, of its own team and of others."""
-        return sum(member.gpus for owner, member in self._entries[uid].took if member not in owner.kept)
+        return sum(one.pod.gpus for one in self._entries[uid].took if one.stands)
 
     def rank(self, uid: str) -> int:
         """The job's position in the order in which jobs are served."""
@@ -168,18 +168,16 @@ class Allocation(Mapping[str, Grant]):
 
 
 def _nomination(state: AllocationState, entry: Entry) -> Nomination:
-    assert entry.pending is not None, "called for foreign pods only"
     node = entry.seats[0].node
-    gone = [(owner, member) for owner, member in entry.took if member not in owner.kept]
-    pending = entry.pending
+    gone = [one for one in entry.took if one.stands]
     return Nomination(
-        uid=pending.uid,
-        namespace=pending.namespace,
-        name=pending.name,
+        uid=entry.demand.uid,
+        namespace=entry.demand.namespace,
+        name=entry.demand.name,
         node=state.board.nodes[node].name,
-        victims=tuple(member.uid for _, member in gone),
-        evicts_from=_named(owner for owner, _ in gone),
-        reserved=pending.reserved,
+        victims=tuple(one.pod.uid for one in gone),
+        evicts_from=_named(one.giver for one in gone),
+        reserved=entry.reserved_node,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.board import Board
@@ -32,6 +32,7 @@ class Roster:
         self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
+        self._kinds: dict[Hashable, int] = {}
         self.entries: tuple[Entry, ...] = ()
         self.by_account: dict[Account, list[Entry]] = {}
         self.by_team: dict[str, list[Entry]] = {}
@@ -71,15 +72,25 @@ class Roster:
         """The entry of a job."""
         return self._by_uid[uid]
 
+    def find(self, uid: str) -> Entry | None:
+        """The entry of a job or pending pod; None if there is none."""
+        return self._by_uid.get(uid)
+
     def _entry(self, one: JobDemand | PendingPod) -> Entry:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         team = self._accounts.team_of(job.namespace)
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
+        if pending:
+            entry.gang, entry.may_be_split, entry.reserved_node = pending.gang, pending.may_be_split, pending.reserved
+            entry.promised_node = pending.reserved or pending.nominated
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
+        foreign = pending and (pending.preempts, pending.reserved)
+        rights = job.flavor, job.priority, job.preemptible, foreign
+        entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
         entry.sizes = _allowed_sizes(entry)
         entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
@@ -140,9 +151,9 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 def _needs_preprocessing(entry: Entry) -> bool:
     """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
+    if entry.promised_node:
+        return True
     demand = entry.demand
-    if entry.pending is not None:
-        return entry.pending.promised
     too_many = bool(demand.sizes) and len(entry.kept) > demand.sizes[-1] - (not entry.has_master)
     return bool(entry.kept) and (not demand.wants or too_many or any(member.node is None for member in entry.kept))
 

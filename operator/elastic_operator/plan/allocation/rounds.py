@@ -1,7 +1,7 @@
-"""The order in which jobs are served: by right, then by standing, then by the order within each team (32).
+"""The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
 Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
-The team that stands lowest relative to its fair share is served next, one job or one step at a time.
+The team with the lowest share value is served next, one job or one step at a time.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
+from elastic_operator.plan.allocation.alike import refused_alike, singular
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, TooMany, grow, may_borrow_again, round_sizes_down
+from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import Hopeless, reserve, serve_minimum, starves
+from elastic_operator.plan.allocation.minimum import reserve, serve_minimum, starves
+from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.preemption.victims import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.state import AllocationState
@@ -53,10 +55,10 @@ class Minima:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._hopeless: Hopeless = {}
+        self._hopeless = TooMany()
         self._reserved: set[tuple[str, str]] = set()
-        self._in_vain: dict[Hashable, int] = {}
-        """For entries that are alike: the journal's `moves` when one of them was tried and got nothing."""
+        self._in_vain = PassMemo[bool](state.journal)
+        """Whether one of several entries that are alike was tried in this round and got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all
@@ -66,7 +68,7 @@ class Minima:
         """
         state, self._tried = self._state, set()
         state.options.clear()
-        self._in_vain.clear()
+        self._in_vain = PassMemo(state.journal)
         while waiting := [c for c in (state.roster.unserved | state.touched) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
@@ -90,16 +92,16 @@ class Minima:
             self._serve_alone(entry, tier)
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
-        alike = _alike(self._state, entry)
-        if alike is not None and self._in_vain.get(alike) == self._state.journal.moves:
+        key = _key(self._state, entry)
+        if key and self._in_vain.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
             serve_minimum(self._state, entry, self._hopeless)
             if not entry.served and right == tier:
                 self._reserve(entry)
-        if alike is not None and not entry.served:
-            self._in_vain[alike] = self._state.journal.moves
+        if key and not entry.served:
+            self._in_vain.put(key, True)
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -112,15 +114,15 @@ class Minima:
         self._tried.update(gang)
         if name in state.split_gangs:
             return
-        kinds = Counter(_alike(state, entry) for entry in gang)
-        alike = None if None in kinds else frozenset(kinds.items())
-        if alike is not None and self._in_vain.get(alike) == state.journal.moves:
+        kinds = Counter(_key(state, entry) for entry in gang)
+        key = None if None in kinds else frozenset(kinds.items())
+        if key and self._in_vain.get(key):
             return
         need = Counter[Account | None]()
         for entry in gang:
             need[entry.account] += entry.gpus_missing(entry.minimum)
         right = max(_right(state, entry, need[entry.account]) for entry in gang)
-        may_be_split = all(entry.pending and entry.pending.may_be_split for entry in gang)
+        may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
                 serve_gang(state, gang, self._hopeless)
@@ -128,8 +130,8 @@ class Minima:
         if may_be_split and not gang[0].served:
             for entry in gang:
                 self._serve_alone(entry, tier)
-        elif alike is not None and not gang[0].served:
-            self._in_vain[alike] = state.journal.moves
+        elif key and not gang[0].served:
+            self._in_vain.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the entry can have its minimum with GPUs that it has already."""
@@ -159,19 +161,15 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
     return entry.account.tier(need - given) if given else right
 
 
-def _alike(state: AllocationState, entry: Entry) -> Hashable | None:
-    """A key that is equal for entries that are tried in the same way while nothing moves (38).
-
-    None for an entry that has pods, a node or a time of its own.
+def _key(state: AllocationState, entry: Entry) -> Hashable | None:
+    """A key that is equal for entries that are tried for their minimum in the same way while nothing changes; None for
+    an entry that has pods of its own.
     """
-    demand, pending = entry.demand, entry.pending
-    if entry.size or entry.preempted or (pending and pending.reserved) or state.preemptions.goes_on(entry):
+    demand = entry.demand
+    if entry.size or entry.preempted or demand.provisioning_pods:
         return None
-    if demand.provisioning_pods or not demand.preemptible or demand.failed_size is not None or starves(state, entry):
-        return None
-    needs = entry.master, entry.worker, entry.minimum
-    takes = entry.takes(state.now), pending and pending.preempts, state.spares_whole_jobs(entry)
-    return entry.account, entry.team, demand.flavor, *needs, demand.priority, *takes, entry.times_preempted
+    waits = demand.failed_size, demand.failed_until, starves(state, entry)
+    return refused_alike(state, entry), entry.minimum, waits
 
 
 def _waits(entry: Entry) -> bool:
@@ -180,11 +178,11 @@ def _waits(entry: Entry) -> bool:
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can."""
-    too_many: TooMany = {}
+    too_many = TooMany()
     queues = {
         account: state.roster.growers.queue(account, state.touched) for account in state.roster.growers.accounts()
     }
-    for entry in state.touched:
+    for entry in state.touched | singular(state):
         queues.setdefault(entry.account, Queue({}, state.touched)).add(entry)
     lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
 
@@ -202,14 +200,14 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team that stands lowest, its first job first. While nothing moves, the same team stands lowest."""
+    """Serve the team with the lowest share value, its first job first. While nothing changes, it is the same team."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)
 
     def serve_some(account: Account | None) -> bool:
-        moves = state.journal.moves
-        while queues[account] and state.journal.moves == moves:
+        version = state.journal.version
+        while queues[account] and state.journal.version == version:
             serve_one(queues[account].pop())
         return bool(queues[account])
 

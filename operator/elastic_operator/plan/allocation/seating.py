@@ -13,7 +13,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
     spot = state.board.find(entry.requirements(role), entry.near)
-    return Seat(role, *spot) if spot is not None else None
+    return Seat(role, spot.node, spot.ready) if spot is not None else None
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
@@ -41,7 +41,7 @@ def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequenc
 
 def _seat_around(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
     mark = state.journal.mark()
-    state.seat(entry, Seat(ROLE_MASTER, *spot))
+    state.seat(entry, Seat(ROLE_MASTER, spot.node, spot.ready))
     if _seat_roles(state, entry, [ROLE_WORKER] * workers):
         return True
     state.journal.roll_back(mark)

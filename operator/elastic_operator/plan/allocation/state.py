@@ -11,10 +11,11 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
-from elastic_operator.plan.allocation.accounts import Account, Accounts
+from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
+from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
@@ -36,8 +37,9 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. `serial` is
-    the number of times that the state was renewed: what was read from it before holds no more.
+    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. While pods
+    are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
+    `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -73,9 +75,8 @@ class AllocationState:
         self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
-        self.given: dict[Hashable, tuple[int, int]] = {}
+        self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-        self.requested_by: dict[tuple[Account, int], tuple[int, int]] = {}
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -106,7 +107,7 @@ class AllocationState:
                     loads.setdefault(node, []).append(member)
             self._want(entry, +1)
         for node, members in loads.items():
-            self.board.place_members([(member.requests, member.host_ports) for member in members], node)
+            self.board.place_members(members, node)
 
     def _leave(self, entry: Entry) -> None:
         for member in entry.kept:
@@ -114,7 +115,7 @@ class AllocationState:
             node = entry.at.get(member.uid)
             if node is not None:
                 del self.residents[node][member.uid]
-                self.board.remove_member(member.requests, member.host_ports, node)
+                self.board.remove_member(member, node)
         self._want(entry, -1)
 
     def _want(self, entry: Entry, sign: int) -> None:
@@ -132,7 +133,7 @@ class AllocationState:
                     partial(self._count_at, entry, member, spot.node),
                     undo=partial(self._uncount_at, entry, member, spot.node),
                 )
-                self.board.hold(member.requests, member.host_ports, spot.node, now=True)
+                self.board.hold(member, spot.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
@@ -167,9 +168,8 @@ class AllocationState:
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
         is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
         """
-        pending = entry.pending
-        node = self.board.number.get(pending.reserved or pending.nominated) if pending else None
-        if pending is None or node is None or (pending.reserved and not self.board.fits(entry.master, node)):
+        node = self.board.number.get(entry.promised_node)
+        if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
             return
         self.seat(entry, Seat(ROLE_MASTER, node, ready=self.board.is_free(entry.master, node)))
         self.set_served(entry, True)
@@ -189,6 +189,12 @@ class AllocationState:
         """
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
+
+    def undo_preemption(self, mark: int) -> None:
+        """Undo a try to preempt. Options that got dearer by it are cheaper again."""
+        if self.journal.mark() > mark:
+            self.options.clear()
+        self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -225,8 +231,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
         if node is not None:
-            load = self.board.hold if sign > 0 else self.board.release
-            load(member.requests, member.host_ports, node, now=False)
+            (self.board.hold if sign > 0 else self.board.release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -265,14 +270,14 @@ class AllocationState:
                 return
             self.release(entry, member)
 
-    def keeps(self, owner: Entry, member: Member) -> bool:
+    def keeps(self, entry: Entry, member: Member) -> bool:
         """Whether that job keeps that member now."""
-        node = owner.at.get(member.uid)
-        return member.uid in self.residents[node] if node is not None else member in owner.kept
+        node = entry.at.get(member.uid)
+        return member.uid in self.residents[node] if node is not None else member in entry.kept
 
-    def spares_whole_jobs(self, entry: Entry) -> bool:
-        """Whether the entry may preempt no whole job in this pass, because it would lose the room again (112)."""
-        return entry.demand.uid in self.in_vain
+    def may_take_whole_jobs(self, entry: Entry) -> bool:
+        """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
+        return entry.demand.uid not in self.in_vain
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
@@ -281,7 +286,7 @@ class AllocationState:
     def has_its_room(self, entry: Entry, member: Member) -> bool:
         """Whether the room of a released member is still free."""
         node = entry.at.get(member.uid)
-        return node is None or self.board.fits_load(member.requests, member.host_ports, node)
+        return node is None or self.board.fits_load(member, node)
 
     def keep_again(self, entry: Entry, size: int) -> None:
         """Keep released members that still have their room, up to that size; none without the master, if it had one."""
@@ -310,8 +315,7 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        load = self.board.hold if sign > 0 else self.board.release
-        load(requirements.shape.requests, requirements.ports, seat.node, now=seat.ready)
+        (self.board.hold if sign > 0 else self.board.release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
@@ -320,7 +324,7 @@ class AllocationState:
             self.seated[seat.node].append((entry, seat))
         else:
             self.seated[seat.node].remove((entry, seat))
-        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised)
+        self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
         self.touched.add(entry)
 
 

@@ -1,7 +1,7 @@
-"""The order of turns: the team that stands lowest relative to its fair share is next, level by level from the top (32).
+"""The order of turns: the team with the lowest share value is next, level by level from the top (32).
 
-A team's use counts for its parent, so each turn changes the standing of all teams under that parent. Therefore teams
-with one parent are ordered among themselves, and parents by the first team under each: a turn moves one heap.
+A team's use counts for its parent, so each turn changes the share values of all teams under that parent. Therefore
+teams with one parent are ordered among themselves, and parents by the first team under each: a turn moves one heap.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from elastic_operator.plan.allocation.accounts import Account, saturation
+from elastic_operator.plan.allocation.accounts import Account, share_value
 
-Standing = tuple[tuple[float, ...], int, float, str, str, str]
-"""The saturations on the path to one account; the last string is its flavor."""
-_Queued = tuple[Standing, Account | None]
+_Place = tuple[tuple[float, ...], tuple[int, float, str, str, str]]
+"""The share values on the path to one account, and what breaks a tie; its last string is the flavor."""
+_Queued = tuple[_Place, Account | None]
 
-_FIRST: Standing = ((-1.0,), 0, 0.0, "", "", "")
-"""The standing of jobs without GPUs: they take nothing that is shared."""
+_FIRST: _Place = ((-1.0,), (0, 0.0, "", "", ""))
+"""The place of jobs without GPUs: they take nothing that is shared."""
 
 
 def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | None], bool]) -> None:
-    """Serve the account that stands lowest, again and again. An account for which `serve` returns False has no more
-    turns.
+    """Serve the account with the lowest share value, again and again. An account for which `serve` returns False has no
+    more turns.
 
-    An account whose standing has changed since it was queued is sorted in again when it comes up.
+    An account whose share value has changed since it was queued is sorted in again when it comes up.
     """
     heaps: dict[Account | None, list[_Queued]] = {}
     for account in accounts:
@@ -43,7 +43,7 @@ def lowest_first(accounts: Iterable[Account | None], serve: Callable[[Account | 
 
 
 def _first(heap: list[_Queued]) -> Account | None:
-    """The account of the heap that stands lowest now; entries with an old standing are sorted in again."""
+    """The account of the heap with the lowest share value now; those whose value has changed are sorted in again."""
     while True:
         known, account = heap[0]
         now = _below_parent(account)
@@ -52,15 +52,16 @@ def _first(heap: list[_Queued]) -> Account | None:
         heapreplace(heap, (now, account))
 
 
-def _below_parent(account: Account | None) -> Standing:
+def _below_parent(account: Account | None) -> _Place:
     if account is None:
         return _FIRST
     team = account.team
-    return (saturation(account.used, account.share),), -team.priority, team.created, team.uid, team.name, account.flavor
+    tie = -team.priority, team.created, team.uid, team.name, account.flavor
+    return (share_value(account.used, account.share),), tie
 
 
-def _of_first(parent: Account | None, heap: list[_Queued]) -> Standing:
-    """The standing of the first account of the heap, from the top down."""
-    (standing, priority, created, uid, name, flavor), _ = heap[0]
-    above = tuple(saturation(one.used, one.share) for one in reversed(parent.path)) if parent else ()
-    return (*above, *standing), priority, created, uid, name, flavor
+def _of_first(parent: Account | None, heap: list[_Queued]) -> _Place:
+    """The place of the first account of the heap, from the top down."""
+    (values, tie), _ = heap[0]
+    above = tuple(share_value(one.used, one.share) for one in reversed(parent.path)) if parent else ()
+    return (*above, *values), tie

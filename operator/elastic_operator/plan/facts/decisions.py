@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from elastic_api.status import JobStatus, Limit
+from elastic_api.status import JobStatus, SizeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Grant:
     """
 
     assignment: Assignment
-    limit: Limit
+    limit: SizeReason
     message: str
     wake_at: float | None = None
     takers: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Grant:
         """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
         nothing (139).
 
-        Lost pods are created all the same, if there is room for them now. That is never the room of the pods that stay.
+        Lost pods are created nevertheless, if there is room for them now. That is never the room of the pods that stay.
         """
         before = self.assignment
         keep = (*before.keep, *(uid for uid in before.release if uid in held))
@@ -150,7 +150,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who takes part in an Elastic job: `text` is written into the membership annotation of exactly that master pod."""
+    """The pods that take part in an Elastic job: `text` is written into an annotation of exactly that master pod."""
 
     name: str
     uid: str

@@ -1,4 +1,4 @@
-"""Judges whether so many nodes went away at once that none of them is taken for lost (86).
+"""Judges whether too many nodes went away at once for any of them to count as lost (86).
 
 One machine that dies is one node that is not Ready. When many go within moments, it is more likely that the API server
 cannot hear them: a load balancer, a switch, the network. Their pods run on. To give them up would end all jobs at once

@@ -14,7 +14,7 @@ from elastic_api.status import JobStatus
 from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import HostPort, Resources
+from elastic_operator.plan.facts.snapshot import Load
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -61,8 +61,8 @@ class MainContainer:
     """None until it has failed and its log was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPod(Load):
     """A pod of a job: controlled by the job's uid, in its namespace, under an expected name.
 
     `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
@@ -87,9 +87,6 @@ class OwnPod:
     deleting_since: float | None = None
     grace_seconds: float = 0.0
     ready: bool = False
-    requests: Resources = field(default_factory=dict)
-    gpus: int = 0
-    host_ports: frozenset[HostPort] = frozenset()
     main: MainContainer = MainContainer()
     disrupted: str = ""
     refused: bool = False
@@ -106,6 +103,11 @@ class OwnPod:
     def ended(self) -> bool:
         """Whether the pod has ended and holds no resources."""
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def stays(self) -> bool:
+        """Whether the pod is alive and not being deleted."""
+        return not self.ended and self.deleting_since is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +159,8 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What is heard of a job beside its object and its pods."""
+class JobReports:
+    """What is reported of a job beside its object and its pods: of writes for it, by its master, by its pods' logs."""
 
     trouble: str = ""
     """Why the last write for the job failed, while the write is retried."""
@@ -177,7 +179,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSurroundings:
+class JobContext:
     """What one job is judged by beside itself and its pods."""
 
     priority: int = 0
@@ -226,8 +228,8 @@ class Job:
     """Pod names of this job that pods of others have (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
-    heard: Heard = Heard()
-    around: JobSurroundings = JobSurroundings()
+    heard: JobReports = JobReports()
+    around: JobContext = JobContext()
     fault: str = ""
     """Why the job is set aside after an error of the operator's own (88)."""
     unallocated: bool = False
@@ -245,6 +247,11 @@ class Job:
     def is_what_if(self) -> bool:
         """Whether the job is suspended and asks what it would get if it were not."""
         return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
+
+    @property
+    def staying_pods(self) -> tuple[OwnPod, ...]:
+        """Its pods that are alive and not being deleted."""
+        return tuple(pod for pod in self.pods if pod.stays)
 
     @property
     def key(self) -> str:

@@ -23,6 +23,23 @@ HostPort = tuple[str, str, int]
 """hostIP ("" = all), protocol, port."""
 
 
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_NODE_STATES = {
+    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/not-ready": "NotReady",
+    "node.kubernetes.io/unreachable": "NotReady",
+    "node.kubernetes.io/out-of-service": "out of service",
+    "node.kubernetes.io/disk-pressure": "under DiskPressure",
+    "node.kubernetes.io/memory-pressure": "under MemoryPressure",
+    "node.kubernetes.io/pid-pressure": "under PIDPressure",
+    "node.kubernetes.io/network-unavailable": "without a network",
+    "node.cloudprovider.kubernetes.io/uninitialized": "not initialized yet",
+    "node.cloudprovider.kubernetes.io/shutdown": "shut down",
+}
+"""Taints that Kubernetes sets and takes away with a node's state, and what they say. Nothing new goes there, even where
+they are tolerated: a kubelet under pressure evicts."""
+
+
 def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
     """A port of the node, as a pod requests it."""
     return "" if host_ip == "0.0.0.0" else host_ip, protocol or "TCP", number
@@ -30,11 +47,21 @@ def host_port(host_ip: str, protocol: str, number: int) -> HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint; only NoSchedule and NoExecute keep pods away."""
+    """A node's taint."""
 
     key: str
     effect: str
     value: str = ""
+
+    @property
+    def keeps_away(self) -> bool:
+        """Whether the taint keeps pods away that do not tolerate it."""
+        return self.effect in _KEEPS_AWAY
+
+    @property
+    def node_state(self) -> str:
+        """The state of the node that Kubernetes set the taint for, in words; "" if it was set by somebody else."""
+        return _NODE_STATES.get(self.key, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +92,16 @@ class Node:
         """Whether new pods may go there at all (taints aside)."""
         return self.ready and not self.unschedulable
 
+    @property
+    def why_closed(self) -> str:
+        """What keeps all new pods off the node, in words; "" if nothing does.
+
+        A taint for the node's state may outlive or precede that state by moments.
+        """
+        if not self.usable:
+            return "cordoned" if self.unschedulable else "NotReady"
+        return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
@@ -77,8 +114,17 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class PodShape:
-    """What kube-scheduler will require of a node for a pod made from one template.
+class Load:
+    """What a pod uses of its node. `gpus` are those among its `requests`."""
+
+    requests: Resources
+    gpus: int = 0
+    host_ports: frozenset[HostPort] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PodShape(Load):
+    """What kube-scheduler will require of a node for a pod made from one template: room for its load, and more.
 
     `affinity` is `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms` as written (a pod fits
     if any term matches; empty = no demand). `pinnable` is False if the planner cannot know everything that the
@@ -86,31 +132,29 @@ class PodShape:
     scheduler). The planner then decides how many such pods there are, and the scheduler where they run (10).
     """
 
-    requests: Resources
-    gpus: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[Mapping[str, Any], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    host_ports: frozenset[HostPort] = frozenset()
     pinnable: bool = True
     unpinned_because: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(Load):
     """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
-    `gpus` are those among its `requests`.
     """
 
     uid: str
     role: str
     index: int
     node: str | None
-    requests: Resources
-    gpus: int = 0
-    host_ports: frozenset[HostPort] = frozenset()
+
+    @staticmethod
+    def of(uid: str, role: str, index: int, node: str | None, load: Load) -> Member:
+        """The member with that load."""
+        return Member(load.requests, load.gpus, load.host_ports, uid=uid, role=role, index=index, node=node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +201,10 @@ class JobDemand:
     """Whether pods of others may go for the job (139). It always gets what is idle."""
     takes_from: float = 0.0
     """The time from which pods of others may go for the job (139)."""
-    running_since: float = 0.0
-    """When the job last began to run; 0: it does not run."""
-    waiting_since: float = 0.0
-    """When the job began to wait for its minimum; 0: it does not wait."""
+    running_since: float | None = None
+    """When the job last began to run; None: it does not run."""
+    waiting_since: float | None = None
+    """When the job began to wait for its minimum; None: it does not wait."""
     pod_priorities: tuple[int, int] = (1, 0)
     """The priorities of its master and of its workers, as kube-scheduler sees them."""
     avoided: tuple[str, ...] = ()
@@ -191,6 +235,10 @@ class JobDemand:
     def shape_of(self, role: str) -> PodShape:
         """What the job's pods of that role require."""
         return self.master if role == ROLE_MASTER else self.worker
+
+    def starves_from(self, starvation_seconds: float) -> float:
+        """Epoch seconds from which it has waited too long for its minimum (37); infinity if it does not wait."""
+        return inf if self.waiting_since is None else self.waiting_since + starvation_seconds
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""

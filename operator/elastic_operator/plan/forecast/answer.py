@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from elastic_api.status import MAX_LENDERS, Limit
+from elastic_api.status import MAX_LENDERS, SizeReason
 from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
-from elastic_operator.plan.job.demand import JobShape, demand_of
+from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.stability import SteadyAllocator
 
@@ -73,13 +74,13 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
 
 def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
     """The snapshot with that job in it, instead of what it holds as it is."""
-    return replace(snapshot, jobs=(*(one for one in snapshot.jobs if one.uid != job.uid), job))
+    return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
     """What the job gets in this allocation."""
     grant = allocation[job.uid]
-    needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
+    needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
     gpus = job.gpus_at(size) if size else 0
     borrowed = _borrowed(job, gpus, allocation.accounts)
@@ -88,7 +89,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         replicas=size,
         gpus=gpus,
         limit=grant.limit,
-        message=WOULD_NOT_LAST if grant.limit == Limit.WOULD_NOT_LAST else grant.message,
+        message=WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message,
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],
@@ -112,10 +113,10 @@ def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tupl
         return
     own = accounts.of(job.namespace, job.flavor)
     leaves = [account for account in accounts.all(job.flavor) if not account.children]
-    beyond = sum(max(0, one.used - one.guaranteed) for one in leaves)
-    nobodys = max(0, accounts.capacity[job.flavor] - sum(one.guaranteed for one in leaves))
+    beyond = sum(max(0, account.used - account.guaranteed) for account in leaves)
+    nobodys = max(0, accounts.capacity[job.flavor] - sum(account.guaranteed for account in leaves))
     most = min(borrowed, beyond - nobodys)
-    idle = {one.team.name: _lendable(one) for one in leaves if one is not own}
+    idle = {account.team.name: _lendable(account) for account in leaves if account is not own}
     for name, gpus in sorted(idle.items(), key=lambda one: (-one[1], one[0])):
         if most > 0 and gpus > 0:
             yield name, min(gpus, most)

@@ -130,8 +130,7 @@ def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iter
     if not job.members:
         yield job.failed_until
         yield job.takes_from
-        if job.waiting_since:
-            yield job.waiting_since + starvation_seconds
+        yield job.starves_from(starvation_seconds)
     else:
         yield from ends_of_protection(job, team)
 

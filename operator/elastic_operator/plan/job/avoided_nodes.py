@@ -25,7 +25,7 @@ def refused_by(obs: Observation) -> dict[str, OwnPod]:
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
     """The nodes that are avoided, or were so lately, by name."""
-    return {one.name: one for one in status.avoided_nodes if now < seconds(one.until) + REMEMBERED_SECONDS}
+    return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REMEMBERED_SECONDS}
 
 
 def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
@@ -43,11 +43,13 @@ def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
 
 def avoiding(obs: Observation, now: float) -> Observation:
     """The job with the nodes on which none of its pods is placed for now."""
-    known = [one for one in obs.status.avoided_nodes if now < seconds(one.until)]
+    known = [node for node in obs.status.avoided_nodes if now < seconds(node.until)]
     if not known:
         return obs
-    avoided = {one.name: f"{one.name} until {rfc3339(one.until)}, because it refused {one.reason}" for one in known}
-    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(one.until) for one in known)))
+    avoided = {
+        node.name: f"{node.name} until {rfc3339(node.until)}, because it refused {node.reason}" for node in known
+    }
+    return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(node.until) for node in known)))
 
 
 def avoided_seconds(times: int) -> int:

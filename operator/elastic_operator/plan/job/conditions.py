@@ -7,7 +7,7 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Limit, Phase, Truth, rfc3339
+from elastic_api.status import ConditionType, JobStatus, Phase, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
@@ -73,7 +73,9 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
     if job.heard.trouble:
         return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
-    nodes_asked = grant is not None and grant.limit == Limit.WAITING_FOR_NODES and not any(map(is_running, obs.live))
+    nodes_asked = (
+        grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.live))
+    )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
         return Phase.QUEUED, " ".join(filter(None, texts))
@@ -218,14 +220,14 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     if obs.job.needs_edit:
         return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
     if obs.job.spec is not None and obs.job.spec.suspend:
-        return False, Limit.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+        return False, SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume."
     if held := why_held(obs.status):
-        return False, Limit.CHANGED_TOO_OFTEN, held
+        return False, SizeReason.CHANGED_TOO_OFTEN, held
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
     retry = obs.status.retry
     if retry and obs.backs_off:
-        return False, Limit.SCALE_UP_FAILED, retry.reason
+        return False, SizeReason.SCALE_UP_FAILED, retry.reason
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
-    return grant.limit == Limit.AT_MAXIMUM, grant.limit, grant.message
+    return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message

@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import replace
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry
 from elastic_operator.plan.facts.growth_cost import growth_cost
+from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.pod_shape import kept_from
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, PodShape
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor
+from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.unplaceable import takes_from
 from elastic_worker.contract import ROLE_WORKER
-
-
-@dataclass(frozen=True, slots=True)
-class JobShape:
-    """What a job's pods require of a node, and the flavor of their GPUs.
-
-    `flavor` is "" for a job without GPUs; if it is not clear, `flavor_problem` says why in words. `priorities` are
-    those of the master's pod and of the workers', as kube-scheduler sees them.
-    """
-
-    master: PodShape
-    worker: PodShape
-    flavor: str = DEFAULT_FLAVOR
-    flavor_problem: str = ""
-    priorities: tuple[int, int] = (1, 0)
-
-    @property
-    def pinnable(self) -> bool:
-        """Whether the planner knows all that the scheduler requires for the job's pods (10)."""
-        return self.master.pinnable and self.worker.pinnable
-
-
-def job_shape(
-    master: PodShape,
-    worker: PodShape,
-    *,
-    flavors: Sequence[Flavor],
-    priorities: tuple[int, int] = (1, 0),
-) -> JobShape:
-    """The shapes of a job's pods. Pods with GPUs are kept to the nodes of the one flavor that suits all of them."""
-    with_gpus = [shape for shape in (master, worker) if shape.gpus]
-    if not with_gpus:
-        return JobShape(master, worker, "", "", priorities)
-    requested = set().union(*(_gpu_resources(shape, flavors) for shape in with_gpus))
-    counting = [flavor for flavor in flavors if requested <= set(flavor.resources)]
-    suitable = [flavor for flavor in counting if all(_may_be(shape, flavor) for shape in with_gpus)]
-    if len(suitable) != 1:
-        return JobShape(
-            master, worker, "", _problem(sorted(requested), suitable or counting, bool(suitable)), priorities
-        )
-    flavor = suitable[0]
-    return JobShape(_kept_to(master, flavor), _kept_to(worker, flavor), flavor.name, "", priorities)
 
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
@@ -92,7 +50,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
-        running_since=seconds(status.turn_started or status.running_since),
+        running_since=seconds(status.turn_started or status.running_since) or None,
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
         pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
@@ -121,46 +79,6 @@ def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
         return demand
     provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, provisioning_pods=provisioning)
-
-
-def _gpu_resources(shape: PodShape, flavors: Sequence[Flavor]) -> set[str]:
-    """The extended resources that a pod of that shape requests and that count as GPUs."""
-    return {name for flavor in flavors for name in flavor.resources if shape.requests.get(name)}
-
-
-def _may_be(shape: PodShape, flavor: Flavor) -> bool:
-    """Whether pods of that shape may go to nodes of the flavor, by their node selector."""
-    return all(shape.node_selector.get(key, value) == value for key, value in flavor.node_selector.items())
-
-
-def _kept_to(shape: PodShape, flavor: Flavor) -> PodShape:
-    if not shape.gpus or flavor.node_selector.items() <= shape.node_selector.items():
-        return shape
-    return replace(shape, node_selector={**shape.node_selector, **flavor.node_selector})
-
-
-def _problem(requested: Sequence[str], flavors: Sequence[Flavor], suits: bool) -> str:
-    """Why the flavor is not clear: several suit, or (not `suits`) none of those that have the resources."""
-    resources = " and ".join(requested)
-    choices = "; ".join(f"{_labels(flavor.node_selector)} for {flavor.name}" for flavor in flavors)
-    if suits:
-        return (
-            f"{resources} is a resource of several flavors ({', '.join(f.name for f in flavors)}). Add one of these to"
-            f" nodeSelector in the pod template: {choices}."
-        )
-    if flavors:
-        return (
-            f"nodeSelector of the pod templates excludes every flavor that has {resources}, or the master's and the"
-            f" workers' have none in common. It must agree with one of: {choices}."
-        )
-    return (
-        f"No flavor has {resources} together. Ask in resources.limits of all pods for GPUs of one of the flavors in"
-        " the operator's settings only."
-    )
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) or "nothing"
 
 
 def _since_not(obs: Observation, *conditions: ConditionType) -> float:

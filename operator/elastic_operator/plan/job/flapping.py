@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import Change, JobStatus, Limit, rfc3339
+from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
@@ -21,14 +21,16 @@ WITHIN_SECONDS = 600.0
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
 """Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
-_OWN = frozenset({"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", Limit.WAITING_FOR_NODES})
+_OWN = frozenset(
+    {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
+)
 """Reasons of changes that the operator decided."""
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
     """Whether the job is held or has changed often enough; else it does not matter since when it is quiet."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(one.time) > now - WITHIN_SECONDS for one in lately)
+    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
 
 
 def hold_still(obs: Observation, now: float) -> Observation:
@@ -59,7 +61,9 @@ def why_held(status: JobStatus) -> str:
     if until is None:
         return ""
     latest = seconds(until) - EMPTY_SECONDS
-    changes = [one for one in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(one.time) <= latest]
+    changes = [
+        change for change in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(change.time) <= latest
+    ]
     sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."

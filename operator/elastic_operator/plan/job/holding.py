@@ -29,10 +29,10 @@ def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     if obs.wants_pods:
         return ()
     if job.deleted:
-        return tuple(filter(stays, job.pods))
+        return job.staying_pods
     if obs.status.finished:
         policy = clean_pod_policy(obs)
-        return tuple(pod for pod in job.pods if stays(pod) and not goes_at_the_end(pod, policy))
+        return tuple(pod for pod in job.staying_pods if not goes_at_the_end(pod, policy))
     return obs.live if job.spec is None else ()
 
 
@@ -114,13 +114,8 @@ def flavor_held(
 
 def member_of(pod: OwnPod) -> Member:
     """The member that a live pod is."""
-    return Member(pod.uid, pod.role, pod.index, pod.node, pod.requests, pod.gpus, pod.host_ports)
-
-
-def stays(pod: OwnPod) -> bool:
-    """Whether the pod is alive and not being deleted."""
-    return not pod.ended and pod.deleting_since is None
+    return Member.of(pod.uid, pod.role, pod.index, pod.node, pod)
 
 
 def _shape_of(pod: OwnPod) -> PodShape:
-    return PodShape(requests=pod.requests, gpus=pod.gpus, host_ports=pod.host_ports)
+    return PodShape(pod.requests, pod.gpus, pod.host_ports)

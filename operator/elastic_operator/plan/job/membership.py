@@ -1,4 +1,4 @@
-"""Who takes part in an Elastic job, as its master reads it from an annotation of its pod (51).
+"""The pods that take part in an Elastic job, as its master reads them from an annotation of its pod (51).
 
 The number of a list has the key "wish": the word of the launcher for one such list. The members are worked out in each
 pass and compared with the annotation, so a restart of the operator loses nothing. A new list has a higher number than
@@ -58,7 +58,7 @@ def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any
     """The annotation without its number. A member is a name and a uid, "" if the pod is not there yet."""
     named = [{"name": name, "uid": uid} for name, uid in members]
     content: dict[str, Any] = {
-        "members": named if len(named) <= MAX_NAMED else [{"uid": one["uid"]} for one in named],
+        "members": named if len(named) <= MAX_NAMED else [{"uid": member["uid"]} for member in named],
         "min": spec.min_replicas,
         "max": spec.max_replicas,
     }

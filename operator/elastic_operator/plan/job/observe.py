@@ -45,10 +45,15 @@ def observe(job: Job, now: float) -> Observation:
 
 
 def _hold(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits. One that could not start lets others pass."""
+    """A job between two incarnations keeps its place while it waits. One that could not start lets others pass.
+
+    One that can start with fewer pods than the failed size does not wait: it trained on them, and has lost them.
+    """
     obs = avoiding(obs, now)
     retry = obs.status.retry
-    if retry is None or retry.waits_for or (retry.size is not None and obs.live):
+    if retry is None or retry.waits_for:
+        return obs
+    if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.min_replicas)):
         return obs
     until = seconds(retry.not_before)
     return replace(obs, hold_until=until, backs_off=retry.size is not None and now < until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import floor
 
-from elastic_api.status import Limit
+from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
 from elastic_operator.plan.facts.text import listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
@@ -65,12 +65,12 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     if after == 0:
         update["turn_started"] = None
     if before == 0:
-        needs_nodes = grant.limit == Limit.WAITING_FOR_NODES
+        needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
         update["start_time"] = status.start_time or at(now)
         update["turn_started"] = None if needs_nodes else at(now)
         reason, event = "Started", Event("ScaledUp", f"Starts with {pods(after)}.")
         if needs_nodes:
-            reason, event = Limit.WAITING_FOR_NODES, Event(Limit.WAITING_FOR_NODES, grant.message)
+            reason, event = SizeReason.WAITING_FOR_NODES, Event(SizeReason.WAITING_FOR_NODES, grant.message)
     elif after > before:
         update["resizes"] = status.resizes + 1
         reason, event = "ScaledUp", Event("ScaledUp", f"Grows from {before} to {pods(after)}.")
@@ -106,8 +106,8 @@ def why_smaller(grant: Grant) -> tuple[str, str]:
     """The reason and the sentence: the takers, if there are any."""
     if not grant.takers:
         return "ScaledDown", grant.message
-    going = len(grant.assignment.release)
-    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}"
+    going, which = len(grant.assignment.release), "which is" if len(grant.takers) == 1 else "which are"
+    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}, {which}"
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what}, entitled to the GPUs."
-    return "PreemptedByJob", f"{what}, next in the team."
+        return "QuotaReclaimed", f"{what} entitled to the GPUs."
+    return "PreemptedByJob", f"{what} next in the team."

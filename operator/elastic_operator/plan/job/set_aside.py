@@ -1,4 +1,4 @@
-"""A job that is set aside because the operator raised at it (88). Its pods run on, and others still get what is theirs.
+"""A job that is set aside after an error of the operator's own (88). Its pods run on, and others get what is theirs.
 
 What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
@@ -12,7 +12,7 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
-from elastic_operator.plan.job.holding import frozen_demand, member_of, stays
+from elastic_operator.plan.job.holding import frozen_demand, member_of
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
 from elastic_operator.plan.job.plan_writes import deletes_of_released
 from elastic_worker.contract import ROLE_WORKER
@@ -23,7 +23,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
 
     None if no pod is left.
     """
-    staying = list(filter(stays, pods))
+    staying = [pod for pod in pods if pod.stays]
     if not staying:
         return None
     indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
@@ -42,7 +42,7 @@ def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
     if deletes:
-        status = _of_size(status, sum(map(stays, job.pods)) - len(deletes), why, now)
+        status = _of_size(status, len(job.staying_pods) - len(deletes), why, now)
     return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 

@@ -141,23 +141,24 @@ def try_later(
     times: tuple[int, int],
     waits_for: Literal["Nodes"] | None = None,
 ) -> Observation:
-    """Keep only the pods `left`, or none of them if they are fewer than `least`, and try again later.
+    """Keep only the pods `left`, or none if they are fewer than `least` or lack the master, and try again later.
 
-    The next try of a larger size comes after the first of `times`, doubled each time up to the second, and longer by up
-    to half, so that two jobs in each other's way do not try together for ever. With `waits_for`, sizes are tried
-    meanwhile, and only new nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves
-    (139).
+    The next try of a larger size, or of any if none is left, comes after the first of `times`, doubled each time up to
+    the second, and longer by up to half, so that two jobs in each other's way do not try together for ever. With
+    `waits_for`, sizes are tried meanwhile, and only new nodes are not requested. Tries that the scheduler placed
+    nowhere are counted by themselves (139).
     """
     before = obs.status.retry
     goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
     attempt = (before.attempt if before is not None and goes_on else 0) + 1
     wait = doubled(*times, attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    size = None if waits_for else len(left) + 1
+    goes = len(left) < least or left[0].role != ROLE_MASTER
+    size = None if waits_for else 1 if goes else len(left) + 1
     retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
     status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
-    if len(left) < least or left[0].role != ROLE_MASTER:
+    if goes:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live if pod not in left))
     return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import ConditionType, Limit, Truth
+from elastic_api.status import ConditionType, SizeReason, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.job.flapping import why_held
@@ -31,7 +31,9 @@ KINDS = (
 def warn(obs: Observation, now: float) -> Observation:
     """The job with these conditions as they are now, and an event for each that becomes True."""
     reasons = {kind: (reason, text) for kind, reason, text in _reasons(obs)}
-    warned = {one.type for one in obs.status.conditions if one.type in KINDS and one.status == "True"}
+    warned = {
+        condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
+    }
     if not reasons and not warned:
         return obs
     status, events = obs.status, obs.events
@@ -71,7 +73,7 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     if known is not None and retry is not None and retry.reason == known.message:
         yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
     if held := why_held(obs.status):
-        yield ConditionType.FLAPPING, Limit.CHANGED_TOO_OFTEN, held
+        yield ConditionType.FLAPPING, SizeReason.CHANGED_TOO_OFTEN, held
 
 
 def _still_training(obs: Observation) -> str:

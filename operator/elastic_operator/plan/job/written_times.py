@@ -37,10 +37,10 @@ def not_ahead(status: JobStatus, now: float) -> JobStatus:
     parts = {
         "retry": status.retry and _cut(status.retry, "not_before", latest=now + _longest(status.retry)),
         "training": status.training and _cut(status.training, "last_updated_time", latest=now),
-        "history": [_cut(one, "time", latest=now) for one in status.history],
-        "conditions": [_cut(one, "last_transition_time", latest=now) for one in status.conditions],
+        "history": [_cut(change, "time", latest=now) for change in status.history],
+        "conditions": [_cut(condition, "last_transition_time", latest=now) for condition in status.conditions],
         "avoided_nodes": [
-            _cut(one, "until", latest=now + avoided_seconds(one.times) + 1) for one in status.avoided_nodes
+            _cut(node, "until", latest=now + avoided_seconds(node.times) + 1) for node in status.avoided_nodes
         ],
     }
     cut = {name: part for name, part in parts.items() if part != getattr(status, name)}

@@ -97,7 +97,7 @@ class Overview:
             below.foreign += account.foreign
 
     def _count_jobs(self, accounts: Accounts, jobs: Iterable[JobDemand]) -> None:
-        above = {name: [one.team.name for one in known[0].path] for name, known in self._of.items()}
+        above = {name: [account.team.name for account in known[0].path] for name, known in self._of.items()}
         for job in jobs:
             team = accounts.team_of(job.namespace)
             if job.members:
@@ -187,12 +187,12 @@ def _is_shown(amounts: FlavorAmounts, account: Account) -> bool:
 
 def _total(amounts: Sequence[FlavorAmounts]) -> Amounts:
     """All flavors together; without a limit in one of them there is none in all."""
-    limits = [one.limit for one in amounts if one.limit is not None]
+    limits = [amount.limit for amount in amounts if amount.limit is not None]
     return Amounts(
-        guaranteed=sum(one.guaranteed for one in amounts),
-        used=sum(one.used for one in amounts),
-        borrowed=sum(one.borrowed for one in amounts),
-        lent=sum(one.lent for one in amounts),
-        pending=sum(one.pending for one in amounts),
+        guaranteed=sum(amount.guaranteed for amount in amounts),
+        used=sum(amount.used for amount in amounts),
+        borrowed=sum(amount.borrowed for amount in amounts),
+        lent=sum(amount.lent for amount in amounts),
+        pending=sum(amount.pending for amount in amounts),
         limit=sum(limits) if len(limits) == len(amounts) else None,
     )

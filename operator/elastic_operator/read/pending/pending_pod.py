@@ -13,9 +13,9 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
-from elastic_operator.plan.job.demand import job_shape
 from elastic_operator.read import convert
 from elastic_operator.read.pending.gang_key import may_be_split
 from elastic_operator.settings import Settings
@@ -34,7 +34,7 @@ class Barred(NamedTuple):
     why: str
 
 
-class Around(NamedTuple):
+class PodContext(NamedTuple):
     """What decides about a pod beside itself: the node that kube-scheduler has nominated it for ("" if that is gone),
     whether nothing is tried for it now, and its volumes.
     """
@@ -45,19 +45,19 @@ class Around(NamedTuple):
 
 
 def pending_pod_of(
-    pod: objects.Pod, gang: str, reserved: Reservation, around: Around, settings: Settings, now: float
+    pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
-    if not _is_ours_to_help(pod, reserved, around.nominated, settings):
+    if not _is_ours_to_help(pod, reserved, context.nominated, settings):
         return None, inf
-    meta, barred = pod.metadata, around.barred
-    own = job_shape(shape := _shape(pod, around.volumes, settings), shape, flavors=settings.gpu_flavors)
+    meta, barred = pod.metadata, context.barred
+    own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided, holds = reserved.avoided(now), reserved.holds(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if left.rests(now):
         barred = max(barred or Barred(0.0, ""), Barred(left.rests_until, RESTS))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([barred.until] if barred else [])]
-    nominated = around.nominated if not reserved.node else ""
+    nominated = context.nominated if not reserved.node else ""
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else barred, now), "")
     pending = PendingPod(
         uid=meta.uid,

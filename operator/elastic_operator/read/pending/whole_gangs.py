@@ -80,7 +80,7 @@ class WholeGangs:
             rests = can_be_served and now < gang.rests <= now + MAX_GANG_REST_SECONDS + 1
             is_planned = can_be_served and not rests
             if is_planned:
-                self._in_this_pass[name] = frozenset(uid for uid, one in pods.items() if one and not one.promised)
+                self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
                 if pod is not None and (rests or not pod.promised):
                     takes = pod.takes and is_planned
@@ -115,9 +115,9 @@ def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
 
 def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
     """Whether the gang is not too large, and either all of its pods wait for GPUs alone or it may be split."""
-    known = [pod for pod in pods if pod is not None]
-    all_wait = len(known) == len(pods) or all(pod.may_be_split for pod in known)
-    return len(known) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in known)
+    pending = [pod for pod in pods if pod is not None]
+    all_wait = len(pending) == len(pods) or all(pod.may_be_split for pod in pending)
+    return len(pending) <= MAX_GANG_PODS and all_wait and not any(pod.unplannable for pod in pending)
 
 
 def _alone(

@@ -1,7 +1,7 @@
 """The units that the jobs under one account give, the weakest first, listed once for all that is taken.
 
-While units go, the order of two units changes only with how far their teams stand beyond their shares. So units whose
-order cannot change are kept in one heap, and only the first ones of the heaps are compared.
+While units go, the order of two units changes only with the share values of their teams. So units whose order cannot
+change are kept in one heap, and only the first ones of the heaps are compared.
 """
 
 from __future__ import annotations
@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 
-_Listed = tuple[tuple[float, ...], int, Unit]
-"""The sort key of a unit, its position in the order of listing, and the unit."""
+
+class _Listed(NamedTuple):
+    """A unit, by its sort key and its place in the order of listing."""
+
+    key: tuple[float, ...]
+    place: int
+    unit: Unit
+
+
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 """Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
 `Victims.may_go` has one answer for all units of a heap.
@@ -55,14 +63,14 @@ class Offers:
         for unit in units:
             kind = unit.not_yet_held, unit.cost is Cost.JOB
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
-            heappush(heap, ((unit.cost, *unit.weakness), next(self._places), unit))
+            heappush(heap, _Listed((unit.cost, *unit.weakness), next(self._places), unit))
 
     def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
-        able = [heap for heap in heads if self._victims.may_go(heap[0][2], taking)]
+        able = [heap for heap in heads if self._victims.may_go(heap[0].unit, taking)]
         if not able:
             return None
-        _, _, unit = heappop(min(able, key=lambda heap: (strength(heap[0][2], taking), heap[0][1])))
+        unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, taking), heap[0].place))).unit
         if unit.whole:
             self._gone.add(unit.entry)
         else:
@@ -70,7 +78,7 @@ class Offers:
         return unit
 
     def _without_stale(self, heap: list[_Listed]) -> list[_Listed]:
-        while heap and self._is_stale(heap[0][2]):
+        while heap and self._is_stale(heap[0].unit):
             heappop(heap)
         return heap
 

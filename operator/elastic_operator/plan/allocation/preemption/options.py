@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
@@ -47,15 +48,11 @@ class Options:
         return self._first_that_still_is(self._known[role], role, taking)
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
-        """The options found for a taker of the same team and rank, if this taker has no pods of its own to
-        give (44).
-        """
+        """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
         taker = self._taker
         if taker.size or self._only is not None:
             return self._look(role, taking)
-        pending = taker.pending and (taker.pending.preempts, taker.pending.priority)
-        spares = self._state.spares_whole_jobs(taker)
-        key = (taker.team, taker.demand.priority, pending, taker.requirements(role), need, self._victims.kind, spares)
+        key = alike(self._state, taker), taker.requirements(role), need, self._victims.kind
         if key not in self._state.options:
             self._state.options[key] = self._look(role, taking)
         return self._state.options[key]
@@ -105,7 +102,7 @@ class Options:
         dropped.
         """
         state, taker, victims = self._state, self._taker, self._victims
-        if taker.pending and _is_promised(state, node, taker):
+        if taker.is_pending_pod and _is_promised(state, node, taker):
             return None
         pool, chosen = list(victims.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, taker, role, node, pool):
@@ -135,9 +132,9 @@ def _is_promised(state: AllocationState, node: int, taker: Entry) -> bool:
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.pending)
+    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.is_pending_pod)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
-    return any(other.promised or other.took for other in others)
+    return any(other.promised_node or other.took for other in others)
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
@@ -157,21 +154,21 @@ def _needed(state: AllocationState, taker: Entry, role: str, node: int, chosen: 
 
 
 def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team furthest beyond, and of low
-    priority.
+    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
+    low priority.
 
     For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
     parts on others for nothing (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
-    cost, excess, *weakness = strength(worst, taking)
+    cost, value, *weakness = strength(worst, taking)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
         first, then = (
-            (lost, (excess, worst.entry.demand.priority)) if gang else ((excess, worst.entry.demand.priority), lost)
+            (lost, (value, worst.entry.demand.priority)) if gang else ((value, worst.entry.demand.priority), lost)
         )
         return cost, *first, *then, *weakness, node
-    return cost, *lost, excess, *weakness, node
+    return cost, *lost, value, *weakness, node
 
 
 def _fits_without(state: AllocationState, taker: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:

@@ -35,16 +35,16 @@ def preempt(
         options = Options(state, taker, victims, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
-        went = (member.uid for _, member in taker.took[took:])
+        went = (one.pod.uid for one in taker.took[took:])
         if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
-    state.journal.roll_back(mark)
+    state.undo_preemption(mark)
     return False
 
 
 def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, victims: Victims) -> bool:
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
-    if taker.pending:
+    if taker.is_pending_pod:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
         offers = Offers(victims, refused.account)
@@ -137,14 +137,14 @@ def _keep_by_moving(state: AllocationState, entry: Entry, member: Member) -> lis
         if len(moved) == len(seats):
             state.journal.roll_back(mark)
             return None
-        owner, seat = seats[len(moved)]
-        state.unseat(owner, seat)
-        moved.append((owner, seat.role))
+        other, seat = seats[len(moved)]
+        state.unseat(other, seat)
+        moved.append((other, seat.role))
     state.restore(entry, member)
     if all(
-        seat_all(state, owner, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for owner, role in moved
+        seat_all(state, other, master=role == ROLE_MASTER, workers=int(role != ROLE_MASTER)) for other, role in moved
     ):
-        return [owner for owner, _ in moved]
+        return [other for other, _ in moved]
     state.journal.roll_back(mark)
     return None
 
@@ -153,5 +153,5 @@ def _seats_on(state: AllocationState, node: int | None) -> list[tuple[Entry, Sea
     """The seats on the node that may move, those of the weakest jobs first. The order in which they were taken does not
     count: a try that is rolled back changes it.
     """
-    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised]
+    here = [] if node is None else [(c, s) for c, s in state.seated[node] if not c.promised_node]
     return sorted(here, key=lambda pair: (-pair[0].rank, pair[1].role, pair[1].ready))

@@ -3,7 +3,7 @@
 A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
 these holds for the taker with all that it wants:
 * It stays within its own guarantee.
-* It stays within its fair share, and the other team does not end up lower relative to their fair shares.
+* It stays within its fair share, and the other team's share value does not end up below its own.
 * It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
 
 This must hold at every level of the tree on which the two teams are apart. So no two teams can take from each other in
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from elastic_operator.plan.allocation.accounts import Account, apart, saturation
+from elastic_operator.plan.allocation.accounts import Account, apart, share_value
 
 Path = tuple[Account, ...]
 
@@ -39,15 +39,15 @@ class Taking:
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
-    def take(self, victim: Account, *, pods: int, not_yet_held: int) -> None:
-        """Count that many GPUs of the victim as taken: those that pods hold, and those that are not yet held."""
-        for account in victim.path:
+    def take(self, giver: Account, *, pods: int, not_yet_held: int) -> None:
+        """Count that many GPUs of the giver as taken: those that pods hold, and those that are not yet held."""
+        for account in giver.path:
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
     def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """The accounts from which it may take something, now or after it has taken from others."""
-        if self._hopeless():
+        if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
         rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
@@ -58,13 +58,13 @@ class Taking:
                 trial.take(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
-    def may(self, victim: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
+    def may(self, giver: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
         """Whether the taker may take a unit with that many GPUs from another team, after what it has taken so far.
 
         What is only planned counts as the team's use only if the unit is `not_yet_held` as a whole; taking it deletes
         no pod (166).
         """
-        ours, theirs = apart(self.taker, victim)
+        ours, theirs = apart(self.taker, giver)
         beyond_share = True
         for account in theirs:
             used = self._used(account) if not_yet_held else self._held(account)
@@ -85,20 +85,20 @@ class Taking:
         return self._stays_no_lower(ours, theirs, gpus, not_yet_held=not_yet_held)
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
-        """Whether the victim, without these GPUs, stands at least as high as the taker will, level by level."""
+        """Whether the giver's share value without these GPUs is at least what the taker's will be, level by level."""
         for own, other in zip_longest(ours, theirs):
-            taker, victim = own or ours[-1], other or theirs[-1]
-            left = (self._used(victim) if not_yet_held else self._held(victim)) - gpus
-            if saturation(left, victim.share) < saturation(self._used(taker) + self.need, taker.share):
+            taker, giver = own or ours[-1], other or theirs[-1]
+            left = (self._used(giver) if not_yet_held else self._held(giver)) - gpus
+            if share_value(left, giver.share) < share_value(self._used(taker) + self.need, taker.share):
                 return False
         return True
 
-    def excess(self, victim: Account) -> float:
-        """The victim's saturation where the two are apart; -1 within one team."""
-        _, theirs = apart(self.taker, victim)
-        return saturation(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
+    def share_value(self, giver: Account) -> float:
+        """The giver's share value where the two are apart; -1 within one team."""
+        _, theirs = apart(self.taker, giver)
+        return share_value(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
-    def _hopeless(self) -> bool:
+    def _is_beyond_share(self) -> bool:
         """Whether the taker may take nothing from any other team, because it would be beyond its own fair share.
 
         One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).

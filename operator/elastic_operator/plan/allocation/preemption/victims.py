@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order
-from elastic_operator.plan.facts.snapshot import HostPort, Member, Resources
+from elastic_operator.plan.facts.snapshot import Load, Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _LAST = 1 << 30
@@ -65,10 +66,9 @@ class Unit:
         return not self.members and not self.held_gpus
 
     @property
-    def loads(self) -> list[tuple[Resources, frozenset[HostPort]]]:
+    def loads(self) -> list[Load]:
         """What would become free on the node."""
-        needs = [self.entry.requirements(seat.role) for seat in self.seats]
-        return [(m.requests, m.host_ports) for m in self.members] + [(a.shape.requests, a.ports) for a in needs]
+        return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
 
     @property
     def weakness(self) -> tuple[int, bool, int]:
@@ -81,9 +81,9 @@ class Unit:
 
 
 def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
-    """Sort key: cheap kinds first, then the team furthest beyond its fair share, then the weakest."""
-    excess = taking.excess(unit.entry.account) if taking and unit.entry.account else -1.0
-    return unit.cost, -excess, *unit.weakness
+    """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
+    value = taking.share_value(unit.entry.account) if taking and unit.entry.account else -1.0
+    return unit.cost, -value, *unit.weakness
 
 
 class Victims:
@@ -127,7 +127,7 @@ class Victims:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-taking.excess(c.account) if c.account else 0.0, -c.rank))
+        return sorted(able, key=lambda c: (-taking.share_value(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each by itself. The caller checks again which of them may go together."""
@@ -171,11 +171,11 @@ class Victims:
         taker = self._taker
         if entry is taker:
             return not self._growing
-        if entry.pending is not None:
-            return bool(entry.seats) and not entry.promised and entry.account in self._givers
-        if not entry.demand.preemptible or (taker.pending and not self._state.snapshot.reclaiming):
+        if entry.is_pending_pod:
+            return bool(entry.seats) and not entry.promised_node and entry.account in self._givers
+        if not entry.demand.preemptible or (taker.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
-        if taker.pending and taker.pending.preempts and taker.pending.priority > min(entry.demand.pod_priorities):
+        if taker.has_kube_scheduler_preempt(entry):
             return False
         if self._in_team(entry):
             return not self._growing
@@ -216,7 +216,7 @@ class Victims:
     def _may_go_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
             return _yields_to(self._state, entry, self._taker)
-        if self._state.spares_whole_jobs(self._taker):
+        if not self._state.may_take_whole_jobs(self._taker):
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
@@ -244,25 +244,20 @@ def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int
 
 
 def given_within_team(state: AllocationState, taker: Entry) -> int:
-    """The GPUs that all jobs of the taker's team have to give for the taker's minimum.
-
-    Takers without pods share the answer until something changes, because thousands of them may wait (38).
-    """
+    """The GPUs that all jobs of the taker's team have to give for the taker's minimum."""
     account = taker.account
     assert account is not None, "called for takers that are charged for GPUs"
-    key, now = (account, taker.demand.priority, state.spares_whole_jobs(taker)), state.journal.moves
+    key = taker if taker.size else alike(state, taker)
     known = state.given.get(key)
-    if taker.size or known is None or known[0] != now:
-        given = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
-        if taker.size:
-            return given
-        known = state.given[key] = now, given
-    return known[1]
+    if known is None:
+        known = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
+        state.given.put(key, known)
+    return known
 
 
 def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
     """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
-    if state.spares_whole_jobs(taker):
+    if not state.may_take_whole_jobs(taker):
         return False
     if entry.demand.priority != taker.demand.priority:
         return entry.demand.priority < taker.demand.priority

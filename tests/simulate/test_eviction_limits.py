@@ -73,7 +73,7 @@ def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team
         assert "10 pods of others would have to go for it at once" in message
         assert "reclaim.maxEvictionsPerDecision (8)" in message
         assert "Raise it in the operator's settings" in message
-        assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 1)
+        assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 1)
 
     with with_limits(max_evictions_per_decision=8, max_evictions_per_minute=100):
         lived(story)
@@ -91,11 +91,11 @@ def test_growth_that_would_evict_too_many_comes_in_slices_of_a_minute_each() -> 
         assert reason == "ReclaimTooLarge"
         assert "reclaim.maxEvictionsPerDecision (4)" in message
         assert message.endswith("Wait.")
-        assert (METRICS.breaker_open._value.get(), METRICS.too_large._value.get()) == (1, 0)
+        assert (METRICS.waiting_for_limit._value.get(), METRICS.too_large._value.get()) == (1, 0)
         await world.advance(200)
         assert len(pods_of(world, job)) == 10
         assert evicted.most_in_a_minute() == 4
-        assert METRICS.breaker_open._value.get() == 0
+        assert METRICS.waiting_for_limit._value.get() == 0
 
     with with_limits(max_evictions_per_decision=4, max_evictions_per_minute=100):
         lived(story)
@@ -187,7 +187,7 @@ def test_by_default_a_gang_within_its_guarantee_gets_its_place_at_once_however_l
         job = add_job(world, "red", minReplicas=40, maxReplicas=40)
         await world.advance(20)
         assert len(pods_of(world, job)) == 40
-        assert METRICS.breaker_open._value.get() == 0
+        assert METRICS.waiting_for_limit._value.get() == 0
 
     lived(story)
 

@@ -12,14 +12,14 @@ from math import inf
 
 from elastic_operator.memory import drop_absent
 
-LIMIT_MESSAGES_SECONDS = 0.5
+REASON_MESSAGES_SECONDS = 0.5
 LIMIT_MESSAGES_AT_ONCE = 10
-"""At most this many jobs get a new message every `LIMIT_MESSAGES_SECONDS`."""
-STORM_LIMIT_MESSAGES_SECONDS = 5.0
+"""At most this many jobs get a new message every `REASON_MESSAGES_SECONDS`."""
+STORM_REASON_MESSAGES_SECONDS = 5.0
 """The same while hundreds of jobs change: their messages are out of date again at once (24, 156)."""
 
 
-class LimitMessages:
+class ReasonMessages:
     """The jobs (uids) whose message may read otherwise now, the longest waiting first."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class LimitMessages:
         now = time.monotonic()
         if not self._stale or now < self._at:
             return []
-        self._at = now + (STORM_LIMIT_MESSAGES_SECONDS if storms else LIMIT_MESSAGES_SECONDS)
+        self._at = now + (STORM_REASON_MESSAGES_SECONDS if storms else REASON_MESSAGES_SECONDS)
         taken = list(self._stale)[:LIMIT_MESSAGES_AT_ONCE]
         for uid in taken:
             del self._stale[uid]

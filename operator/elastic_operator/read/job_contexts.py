@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.job import JobSurroundings, OwnPod, Quiet
+from elastic_operator.plan.facts.job import JobContext, OwnPod, Quiet
 from elastic_operator.plan.job.flapping import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
@@ -18,8 +18,8 @@ from elastic_operator.read.uncounted import Uncounted
 from elastic_operator.settings import Settings
 
 
-class Surroundings:
-    """The surroundings of all jobs at the last look. `now` gives the time (epoch seconds)."""
+class JobContexts:
+    """The contexts of all jobs at the last look. `now` gives the time (epoch seconds)."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Surroundings:
         before, self._seen = self._seen, (self._classes.revision, self._unready, disruption, openness, teams, served)
         return self._seen != before
 
-    def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobSurroundings:
-        """The surroundings of one job with these pods."""
+    def of(self, body: objects.CustomObject, pods: tuple[OwnPod, ...]) -> JobContext:
+        """The context of one job with these pods."""
         parsed = self._specs.of(body)
         priority, unready = self._priority(self._specs.class_name(body)), self._nodes.unready_of(pods, self._unready)
-        return JobSurroundings(
+        return JobContext(
             priority=priority.value,
             ignored_priority=priority.ignored,
             unready=unready,
@@ -64,10 +64,10 @@ class Surroundings:
             quiet=self._quiet(body),
         )
 
-    def without_spec(self, body: objects.CustomObject) -> JobSurroundings:
-        """What is known of a job's surroundings without its spec."""
+    def without_spec(self, body: objects.CustomObject) -> JobContext:
+        """What is known of a job's context without its spec."""
         priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
-        return JobSurroundings(priority=priority.value, grace_ceiling=ceiling)
+        return JobContext(priority=priority.value, grace_ceiling=ceiling)
 
     def _priority(self, class_name: str | None) -> Priority:
         """The priority of a job that names this class."""

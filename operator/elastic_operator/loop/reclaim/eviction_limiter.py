@@ -49,7 +49,7 @@ class LastMinute:
             del self._evicted[pod]
 
 
-class Breaker:
+class EvictionLimiter:
     """What the settings allow, after what went within the last minute. `evicted` is called with the number of pods that
     go now and did not before.
     """

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from elastic_operator.loop.reclaim import breaker
-from elastic_operator.loop.reclaim.breaker import MINUTE, LastMinute
+from elastic_operator.loop.reclaim import eviction_limiter
+from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
 from elastic_operator.plan.facts.snapshot import Taker
 from tests.simulate.moments import Moments
 
@@ -17,7 +17,7 @@ ONE, OTHER = Taker("red", "one"), Taker("blue", "other")
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Moments:
     clock = Moments()
-    monkeypatch.setattr(breaker, "time", clock)
+    monkeypatch.setattr(eviction_limiter, "time", clock)
     return clock
 
 
