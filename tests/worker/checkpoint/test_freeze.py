@@ -172,20 +172,10 @@ async def test_processes_do_not_stand_still_for_long_while_a_mount_hangs(tmp_pat
 async def test_the_processes_are_frozen_at_once_although_an_earlier_check_still_reads_from_a_slow_mount(
     tmp_path, monkeypatch
 ):
-    path, find, checks, heals = tmp_path / "ckpt.bin", Finder.find, [], threading.Event()
-
-    def find_slowly(self, notices):
-        checks.append(notices)
-        heals.wait(20)
-        return find(self, notices)
-
-    monkeypatch.setattr(Finder, "find", find_slowly)
+    path = tmp_path / "ckpt.bin"
     with running(IDLES) as script:
         async with watching(path, script) as watch:
-            held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
-            await asyncio.sleep(0)
-            (tmp_path / "another").touch()
-            await asyncio.to_thread(wait_for, lambda: len(checks) == 1)
+            held, checks, heals = await _stopping_while_a_check_hangs(watch, script, monkeypatch)
             path.write_bytes(b"weights")
             try:
                 await asyncio.to_thread(wait_for, lambda: script.frozen == 1)
@@ -194,6 +184,47 @@ async def test_the_processes_are_frozen_at_once_although_an_earlier_check_still_
                 heals.set()
             assert await held
             assert (script.state(), script.thawed) == ("T", 0)
+
+
+async def test_a_checkpoint_counts_that_is_found_before_the_result_of_the_check_before_it_was_heard(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "ckpt.bin"
+    with running(IDLES) as script:
+        async with watching(path, script) as watch:
+            held, checks, heals = await _stopping_while_a_check_hangs(watch, script, monkeypatch)
+            in_a_thread = asyncio.to_thread
+
+            async def in_no_time(function, *args):
+                if getattr(function, "__func__", None) is Finder.find:
+                    return function(*args)
+                return await in_a_thread(function, *args)
+
+            monkeypatch.setattr(asyncio, "to_thread", in_no_time)
+            path.write_bytes(b"weights")
+            try:
+                await in_a_thread(wait_for, lambda: script.frozen == 1)
+            finally:
+                heals.set()
+            assert await held
+            assert (script.state(), script.thawed, len(checks)) == ("T", 0, 2)
+
+
+async def _stopping_while_a_check_hangs(watch, script, monkeypatch):
+    """The stop at the next checkpoint, the checks that began, and the event that lets the first one end."""
+    find, checks, heals = Finder.find, [], threading.Event()
+
+    def find_slowly(self, notices):
+        checks.append(notices)
+        heals.wait(20)
+        return find(self, notices)
+
+    monkeypatch.setattr(Finder, "find", find_slowly)
+    held = asyncio.ensure_future(stop_at_checkpoint(watch, [script], seconds=20))
+    await asyncio.sleep(0)
+    (watch.path.parent / "another").touch()
+    await asyncio.to_thread(wait_for, lambda: len(checks) == 1)
+    return held, checks, heals
 
 
 async def test_an_error_while_looking_leaves_nobody_frozen_and_is_told(tmp_path, monkeypatch):

@@ -14,10 +14,6 @@ A_WHILE = 0.3
 """For what must not happen."""
 
 
-async def complete(watch):
-    await within(SECONDS, watch.next_complete())
-
-
 async def test_a_file_written_slowly_in_place_is_complete_when_it_is_closed(tmp_path):
     path = tmp_path / "ckpt.pt"
     code = f"""
@@ -36,10 +32,8 @@ async def test_a_file_written_slowly_in_place_is_complete_when_it_is_closed(tmp_
             await asyncio.sleep(A_WHILE)
             assert watch.being_written()
             assert watch.completed == 0
-            next_one = asyncio.ensure_future(watch.next_complete())
-            await asyncio.sleep(0)
             script.go_on()
-            await within(SECONDS, next_one)
+            await asyncio.to_thread(wait_for, lambda: watch.completed == 1)
             assert (watch.completed, watch.being_written(), watch.verify()) == (1, False, True)
             assert watch.last is not None
 
@@ -190,9 +184,8 @@ async def test_an_error_that_nobody_foresaw_is_told_and_the_watch_goes_on(tmp_pa
         await within(SECONDS, watch.changed.wait())
         assert "unforeseen" in watch.problem
         await asyncio.to_thread(wait_for, lambda: not watch.problem)
-        next_one = asyncio.ensure_future(watch.next_complete())
-        await asyncio.sleep(0)
+        completed = watch.completed
         path.write_bytes(zip_bytes())
-        await within(SECONDS, next_one)
+        await asyncio.to_thread(wait_for, lambda: watch.completed > completed)
     finally:
         await watch.close()

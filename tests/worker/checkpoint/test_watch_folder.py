@@ -82,8 +82,8 @@ async def test_a_marker_may_be_empty_and_waits_for_files_that_are_still_open(tmp
         async with watching(tmp_path, script, marker="*.done") as watch:
             await asyncio.to_thread(wait_for, watch.being_written)
             (tmp_path / "8.done").touch()
-            assert await within(20, watch.next_look()) is False
-            assert await within(20, watch.next_look()) is False
+            await within(20, watch.check_after(watch.checks + 1))
+            assert watch.completed == 0
             script.go_on()
             await completed(watch, 1)
 

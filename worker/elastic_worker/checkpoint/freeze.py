@@ -47,7 +47,7 @@ async def stop_at_checkpoint(
     try:
         # The processes are frozen before the checkpoint is checked, as that may take longer than a step.
         with watch.alarm(hold.freeze):
-            while (is_complete := await deadline.next_look()) is not None:
+            while (is_complete := await deadline.next_check()) is not None:
                 if is_complete:
                     hold.freeze()
                     if await _is_safe(watch, processes) and hold.keep():
@@ -144,16 +144,19 @@ class _Deadline:
     def __init__(self, watch: CheckpointWatch, deadline: float, last_call: float | None) -> None:
         self._watch, self._deadline, self._last_call = watch, deadline, last_call
         self._noticed_at = deadline
+        self._checks, self._completed = watch.checks, watch.completed
 
-    async def next_look(self) -> bool | None:
-        """Whether the next check found a complete checkpoint; None if there was no other check in time."""
-        look = asyncio.ensure_future(self._watch.next_look())
+    async def next_check(self) -> bool | None:
+        """Whether a check since the last call found a complete checkpoint; None if there was no check in time."""
+        check = asyncio.ensure_future(self._watch.check_after(self._checks))
         try:
-            while not look.done() and await self._is_worth_waiting():
-                await asyncio.wait({look}, timeout=self._slice())
-            return look.result() if look.done() else None
+            while not check.done() and await self._is_worth_waiting():
+                await asyncio.wait({check}, timeout=self._slice())
         finally:
-            look.cancel()
+            check.cancel()
+        checks, completed = self._checks, self._completed
+        self._checks, self._completed = self._watch.checks, self._watch.completed
+        return self._completed > completed if self._checks > checks else None
 
     def _slice(self) -> float:
         now = time.monotonic()

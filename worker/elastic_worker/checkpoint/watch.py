@@ -37,7 +37,10 @@ class CheckpointWatch:
         self.path = path
         self.problem = ""
         """Why the path cannot be watched or read, for people; "" while it can be."""
+        self.checks = 0
+        """Checks that have ended."""
         self.completed = 0
+        """Checks that found a complete checkpoint."""
         self.last: float | None = None
         """Monotonic seconds of the last complete checkpoint."""
         self.changed = asyncio.Event()
@@ -48,7 +51,7 @@ class CheckpointWatch:
         self._happened = asyncio.Event()
         self._looking = False
         self._notices: list[Notice] = []
-        self._waiting: set[asyncio.Future[bool]] = set()
+        self._checked = asyncio.Event()
         self._alarms: list[Callable[[], None]] = []
 
     async def open(self) -> None:
@@ -64,19 +67,10 @@ class CheckpointWatch:
                 await self._task
         self._drop()
 
-    async def next_complete(self) -> None:
-        """Return right after the next complete checkpoint."""
-        while not await self.next_look():
-            pass
-
-    async def next_look(self) -> bool:
-        """Wait for the next check; returns whether it found a complete checkpoint."""
-        waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
-        try:
-            return await waiting
-        finally:
-            self._waiting.discard(waiting)
+    async def check_after(self, checks: int) -> None:
+        """Return once more than this number of `checks` have ended, so that none is missed between two calls."""
+        while self.checks <= checks:
+            await self._checked.wait()
 
     @contextmanager
     def alarm(self, ring: Callable[[], None]) -> Iterator[None]:
@@ -158,9 +152,9 @@ class CheckpointWatch:
             self._looking = False
         if is_complete:
             self._announce()
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(is_complete)
+        self.checks += 1
+        self._checked.set()
+        self._checked = asyncio.Event()
 
     def _listen(self, finder: Finder) -> None:
         asyncio.get_running_loop().add_reader(finder.descriptor, self._notice, finder)
