@@ -1,10 +1,10 @@
 """kopf feeds the store of jobs: its events go into the store and wake the loop, and nothing else happens here.
 
 No handler writes, keeps state or can fail: the loop decides, from the stores. This module adds what kopf does not do.
-kopf does not report deletions that it missed while it was cut off, so a list of our own is compared with the store
-every minute, and whenever kopf lists. It ends on answers that it does not expect, so it is a child that is started
-again. It takes the process's signal handlers at its start, and cancels all later tasks of its event loop at its end, so
-it has a thread and an event loop of its own (2).
+kopf does not report deletions that it missed while it was cut off, so the metadata of all jobs is compared with the
+store every minute, and whenever kopf lists. It ends on answers that it does not expect, so it is a child that is
+started again. It takes the process's signal handlers at its start, and cancels all later tasks of its event loop at its
+end, so it has a thread and an event loop of its own (2).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import kopf
+import msgspec
 from msgspec.structs import replace
 
 from elastic_api.job import GROUP, PLURAL, VERSION
@@ -29,6 +30,7 @@ from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.wire import METADATA_ONLY, List, decode_bare, decode_list
 
 log = logging.getLogger(__name__)
 
@@ -254,10 +256,15 @@ class JobFeed:
         return True
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:
-        """List the jobs at `path`, those of `namespace` ("": of all), and compare; returns whether that worked."""
+        """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
         newest = self.store.newest(within=namespace)
         try:
-            found, revision = await self._list(path)
+            if newest and await self._is_up_to_date(namespace, path, newest):
+                return True
+            found: list[objects.CustomObject] = []
+            async for page in self._pages(path):
+                found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
+            revision = page.metadata.resource_version
             is_older = int(revision) < newest
         except Exception as error:  # noqa: BLE001 - whatever was answered instead of a list, it is asked for again
             self.errors += 1
@@ -270,15 +277,36 @@ class JobFeed:
             self.store.replace(found, revision, within=namespace)
         return True
 
-    async def _list(self, path: str) -> tuple[list[objects.CustomObject], str]:
-        found: list[objects.CustomObject] = []
+    async def _is_up_to_date(self, namespace: str, path: str, newest: int) -> bool:
+        """Remove the jobs that are gone; returns whether the store has all others in their present state.
+
+        Only the metadata is read: of thousands of jobs, few differ. `newest` is the store's highest resourceVersion.
+        """
+        seen: set[str] = set()
+        async for page in self._pages(path, accept=METADATA_ONLY):
+            if int(page.metadata.resource_version) < newest:
+                return False
+            try:
+                metas = [decode_bare(job).metadata for job in page.items or ()]
+                has_all = all(map(self.store.is_as_new, metas))
+            except (ValueError, msgspec.ValidationError):  # a job that cannot be read is reported when it is read
+                return False
+            if not has_all:
+                return False
+            seen.update(meta.uid for meta in metas)
+        self.store.observe_list(seen, page.metadata.resource_version, within=namespace)
+        return True
+
+    async def _pages(self, path: str, *, accept: str = "") -> AsyncIterator[List]:
+        """The pages of a list, at least one."""
         more = ""
         while True:
-            page = await self.session.get(path, params={"limit": str(PAGE)} | ({"continue": more} if more else {}))
-            found += filter(None, map(self._read, page["items"] or ()))
-            more = page["metadata"].get("continue", "")
+            params = {"limit": str(PAGE)} | ({"continue": more} if more else {})
+            page = decode_list(await self.session.get_bytes(path, params=params, accept=accept))
+            yield page
+            more = page.metadata.continue_
             if not more:
-                return found, page["metadata"]["resourceVersion"]
+                return
 
 
 class EndlessPauses:

@@ -155,9 +155,9 @@ class StoredWorld:
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
         jobs = self._stores.jobs
-        if self._mine[0] != jobs.revision:
+        if self._mine[0] != jobs.membership:
             mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
-            self._mine = jobs.revision, mine.keys()
+            self._mine = jobs.membership, mine.keys()
         return self._mine[1]
 
     def job(self, uid: str) -> Job:

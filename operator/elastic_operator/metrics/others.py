@@ -37,7 +37,7 @@ def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> I
     relists = CounterMetricFamily(
         f"{PREFIX}watch_relists",
         "Lists of a kind after its first: each costs the API server as much as all its objects. There is one at each"
-        " beginning to lead. Jobs are listed every minute all the same, and not counted.",
+        " beginning to lead. The metadata of all jobs is listed every minute all the same, and not counted.",
         labels=["kind"],
     )
     errors = CounterMetricFamily(
