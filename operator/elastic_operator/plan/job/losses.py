@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from elastic_api.status import MAX_AVOIDED, JobStatus, Retry
+from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
@@ -142,7 +142,8 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     if excused or before < 2:
         return status if reasons == REASONS else status.model_copy(update={"retry": None})
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
-    retry = Retry(reason=f"{before + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=before)
+    why = f"{before + 1} losses in two minutes. {why}"
+    retry = Retry(reason=why, not_before=at(now + wait), attempt=before, cause=RetryCause.POD_LOST)
     return status.model_copy(update={"retry": retry})
 
 
