@@ -116,13 +116,17 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
 
 
 class Noted:
-    """An actor that does everything at once; `told` says of each plan whether the status went with it."""
+    """An actor that does everything at once; `told` says of each plan whether the status went with it, and `events`
+    are all of theirs.
+    """
 
     def __init__(self) -> None:
         self.told: list[bool] = []
+        self.events: list[Event] = []
 
-    async def carry_out(self, *_args: Any, writes_status: bool, **_options: Any) -> None:
+    async def carry_out(self, _job: Any, plan: Plan, *, writes_status: bool, **_options: Any) -> None:
         self.told.append(writes_status)
+        self.events += plan.events
 
 
 class Handed:
@@ -175,6 +179,14 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
     assert handed.actor.told == [True]
     await handed.start({"gpus": 0}, events=(Event("Told", "Something happened."),))
     assert handed.actor.told == [True]
+
+
+async def test_what_is_told_of_a_job_that_waits_for_its_next_try_comes_with_its_events() -> None:
+    """The next plan starts from that status, and has them no more."""
+    handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
+    handed.dispatcher.troubles.add(handed.job, Unreachable("no answer"), inf)
+    await handed.start({"targetReplicas": 1}, events=(grows,))
+    assert (handed.actor.told, handed.actor.events) == ([True], [grows])
 
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:

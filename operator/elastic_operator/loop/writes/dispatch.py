@@ -150,10 +150,12 @@ class Dispatcher:
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
+        Its events go with it, because the next plan starts from that status and has them no more.
+
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
         than every few seconds.
         """
-        only = Plan(status=plan.status)
+        only = Plan(status=plan.status, events=plan.events)
         quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
         if quiet > 0:
             return quiet
