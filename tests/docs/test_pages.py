@@ -128,6 +128,15 @@ def test_a_module_or_folder_that_a_page_names_is_there(page):
     assert sorted(word for word in named if not any(path.endswith(f"/{word}") for path in PATHS)) == []
 
 
+def test_each_type_on_the_way_from_an_object_to_a_pod_is_in_the_module_that_the_page_names():
+    rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", text("docs/internals.md"), re.MULTILINE)
+    found = {(name, path): next(p for p in PATHS if p.endswith(f"/{path}")) for name, path in rows}
+    modules = {name: (REPOSITORY / path[1:]).read_text() for (name, _), path in found.items()}
+    missing = [name for name, code in modules.items() if not re.search(rf"^class {name}\b", code, re.MULTILINE)]
+    assert found
+    assert missing == []
+
+
 RESOURCES = {POLICIES, POLICIES.removesuffix("ies") + "y"}
 
 
