@@ -7,7 +7,8 @@ word in brackets where it differs:
 Of one job:
     incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run;
                     JobSet: restart attempt)
-    member          a live pod of the present incarnation (torchelastic: agent)
+    active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
+    member          an active pod of the present incarnation (torchelastic: agent)
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
@@ -45,6 +46,7 @@ Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
     preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
     release         of a job: to give up pods itself, for nobody else
+    defer           of a job: to release pods later, when it is known that their takers can use the room
     taker           the entry for which pods of others are preempted (kueue: preemptor)
     giver           a team, or a job, whose pods may go, or go; these pods are victims (kueue: candidate, target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)

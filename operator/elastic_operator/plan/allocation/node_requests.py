@@ -92,13 +92,13 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
 
 
 def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods that stay: those for which nodes are requested, or for which there is room now."""
-    lacking, staying = Counter(_roles_to_come(entry)), []
+    """The provisioning pods to keep: those for which nodes are requested, or for which there is room now."""
+    lacking, kept = Counter(_roles_to_come(entry)), []
     for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
         if lacking[pod.role]:
             lacking[pod.role] -= 1
-            staying.append(pod)
-    return tuple(staying)
+            kept.append(pod)
+    return tuple(kept)
 
 
 def new_roles(entry: Entry) -> list[str]:

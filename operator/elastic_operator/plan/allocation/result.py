@@ -8,11 +8,11 @@ from functools import cached_property
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
+from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
 
@@ -138,10 +138,10 @@ class Allocation(Mapping[str, Grant]):
         """Whether pods of that job go for pending pods of others."""
         return any(taker.is_pending_pod for taker in self._takers.get(uid, {}).values())
 
-    def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
+    def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
         takers = {pod: taker.demand.uid for pod, taker in self._takers.get(uid, {}).items()}
-        return staying(self._entries[uid].demand, self.assignment(uid), takers, waiting)
+        return deferred(self._entries[uid].demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""

@@ -148,7 +148,7 @@ class AllocationState:
             self.release_all(entry)
         elif entry.demand.sizes:
             self.shrink(entry, entry.demand.sizes[-1] - (not entry.has_master))
-        self.journal.set(entry, "staying", entry.kept)
+        self.journal.set(entry, "keepable", entry.kept)
 
     def divide(self) -> None:
         """Compute the fair shares from the capacity and what every team wants.
@@ -299,7 +299,7 @@ class AllocationState:
     def released(self, entry: Entry) -> Iterator[Member]:
         """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
         kept = {m.uid for m in entry.kept}
-        return (m for m in entry.staying if m.uid not in kept)
+        return (m for m in entry.keepable if m.uid not in kept)
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
