@@ -80,14 +80,14 @@ class StoredWorld:
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
         self._touched: Collection[str] | None = None
-        self._end_touching = self._stores.jobs.subscribe(self._touch)
+        self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
         """Hear of no more changes: the stores outlive a leader's term."""
-        self._end_touching()
+        self._end_subscription()
         self.reader.external_changes.close()
 
-    def _touch(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+    def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property

@@ -32,7 +32,7 @@ class Growth(Enum):
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
+    for entry in sorted(state.roster.partial | state.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:

@@ -62,7 +62,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes, once it is known what all others get."""
-    entries = [entry for entry in state.roster.unserved | state.touched if entry.demand.nodes_from is not None]
+    entries = [entry for entry in state.roster.unserved | state.changed if entry.demand.nodes_from is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):

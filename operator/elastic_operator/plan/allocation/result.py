@@ -76,7 +76,7 @@ class Allocation(Mapping[str, Grant]):
     @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.loses_members for entry in self._state.touched)
+        return any(entry.loses_members for entry in self._state.changed)
 
     @property
     def accounts(self) -> Accounts:
@@ -94,7 +94,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = sorted((e for e in self._state.touched if e.loses_members and e.takers), key=lambda entry: entry.rank)
+        losing = sorted((e for e in self._state.changed if e.loses_members and e.takers), key=lambda entry: entry.rank)
         found = (
             Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
             for e in losing
@@ -158,7 +158,7 @@ class Allocation(Mapping[str, Grant]):
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
-        if entry not in self._state.touched:
+        if entry not in self._state.changed:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest

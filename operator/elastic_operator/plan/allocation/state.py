@@ -27,7 +27,7 @@ class AllocationState:
     """Board, accounts and roster of a snapshot.
 
     What a pass has done so far:
-        touched       the entries that the pass has changed or tried to change
+        changed       the entries that the pass has changed or tried to change
         preempted     the entries that lost all pods meanwhile
         new_places    the number of pending pods without a node so far that got a place at others' cost
         serving       the gang that is being served
@@ -70,7 +70,7 @@ class AllocationState:
 
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
-        self.touched: set[Entry] = set()
+        self.changed: set[Entry] = set()
         self.preempted: set[Entry] = set()
         self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
@@ -215,7 +215,7 @@ class AllocationState:
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.touched.add(entry)
+        self.changed.add(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
@@ -242,7 +242,7 @@ class AllocationState:
             del self.residents[node][member.uid]
         self.preemptions.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
-        self.touched.add(entry)
+        self.changed.add(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -325,7 +325,7 @@ class AllocationState:
         else:
             self.seated[seat.node].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
-        self.touched.add(entry)
+        self.changed.add(entry)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

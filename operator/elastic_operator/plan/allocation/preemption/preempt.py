@@ -76,7 +76,7 @@ def _is_lent(state: AllocationState, taker: Entry, role: str) -> bool:
 
 def give_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its takers fit elsewhere."""
-    for entry in sorted(state.touched, key=lambda entry: entry.rank):
+    for entry in sorted(state.changed, key=lambda entry: entry.rank):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:
