@@ -45,12 +45,14 @@ Of one allocation:
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
     preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
-    release         of a job: to give up pods itself, for nobody else
+    release         of a job: to give up members, for a taker or because it may not keep them
     defer           of a job: to release pods later, when it is known that their takers can use the room
     taker           the entry for which pods of others are preempted (kueue: preemptor)
-    giver           a team, or a job, whose pods may go, or go; these pods are victims (kueue: candidate, target)
+    giver           a team, or a job, whose pods may go, or go
+    candidate       a pod that may go for a taker
+    victim          a pod that was preempted for a taker; its giver may keep it after all (kueue: target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
-    option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
+    option          the units that must go so that one pod fits onto one node (kube-scheduler calls this a candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
     eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)

@@ -24,8 +24,8 @@ class Seat(NamedTuple):
     ready: bool
 
 
-class Preemption(NamedTuple):
-    """A pod that a job, the giver, was to give up for another entry."""
+class Victim(NamedTuple):
+    """A pod that was preempted: its job, the giver, is to give it up for another entry, the taker."""
 
     giver: Entry
     pod: Member
@@ -76,7 +76,7 @@ class Entry:
     """The number of times that another team took pods of the entry in this pass."""
     takers: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
-    took: tuple[Preemption, ...] = ()
+    took: tuple[Victim, ...] = ()
     """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""

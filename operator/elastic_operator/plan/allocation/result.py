@@ -104,7 +104,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evicted_for(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.preemptions.evictions.going
+        return self._state.victims.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
@@ -115,14 +115,14 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for one in self._state.preemptions.going():
+        for one in self._state.victims.going():
             found.setdefault(one.giver.demand.uid, {})[one.pod.uid] = one.taker
         return found
 
     @cached_property
     def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
         """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.preemptions.over_limit.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:

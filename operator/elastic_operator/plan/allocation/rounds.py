@@ -17,8 +17,8 @@ from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum, starves
 from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
-from elastic_operator.plan.allocation.preemption.victims import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
@@ -192,7 +192,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.preemptions.over_limit.pop(entry, None)
+            state.victims.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

@@ -16,9 +16,9 @@ from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import PassMemo
-from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
+from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.snapshot import Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
@@ -37,8 +37,8 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. While pods
-    are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
+    `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
+    pods are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
     `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
@@ -72,7 +72,7 @@ class AllocationState:
         """Bring everything to what the snapshot says, before anything is decided."""
         self.changed: set[Entry] = set()
         self.preempted: set[Entry] = set()
-        self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
+        self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
@@ -240,7 +240,7 @@ class AllocationState:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.preemptions.changed(member.uid, goes=sign < 0)
+        self.victims.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
         self.changed.add(entry)
 
