@@ -96,7 +96,7 @@ def make_controller(
         logs.with_logs,
         troubles,
         poller.report,
-        poller.heard,
+        poller.answered,
         survivors.group,
         trials.may_take,
         trials.may_not_take,
@@ -129,9 +129,9 @@ def make_controller(
         on_plan=on_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
+    read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
     of_writes = (trials, making_way, troubles, dispatcher.status_times)
-    of_jobs = (*read, *heard, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
+    of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,
         planner,

@@ -9,6 +9,8 @@ Of one job:
                     JobSet: restart attempt)
     active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
     member          an active pod of the present incarnation (torchelastic: agent)
+    around          what a job is judged by beside itself and its pods: nodes, classes, its team
+    heard           what is reported of a job beside those: by its master, its pods' logs, and the writes for it
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
