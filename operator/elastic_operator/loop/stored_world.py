@@ -55,6 +55,7 @@ class StoredWorld:
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
         troubles: Troubles,
+        *,
         report: Callable[[str], Report | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
