@@ -61,7 +61,7 @@ def make_controller(
         clock=clock,
         bulkhead=bulkhead,
         dropped_fields=actor.dropped_fields,
-        barred=lambda uid: nominator.barred(uid),
+        rest=lambda uid: nominator.rest(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)

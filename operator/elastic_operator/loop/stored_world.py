@@ -74,7 +74,7 @@ class StoredWorld:
         self._bare: Remembered[object, Job] = Remembered()
         """Jobs that are set aside, or deleted and still there."""
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
-        self._aside: AbstractSet[tuple[str, bool]] = frozenset()
+        self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
@@ -115,15 +115,15 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        may_not_take, aside = self._may_not_take(), self._bulkhead.distrusted()
+        may_not_take, distrusted = self._may_not_take(), self._bulkhead.distrusted()
         jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
-        self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
+        self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.answered()
-        self._may_not_take_before, self._aside = may_not_take, aside
+        self._may_not_take_before, self._distrusted = may_not_take, distrusted
         taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
