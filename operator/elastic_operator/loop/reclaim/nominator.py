@@ -145,7 +145,7 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own this pod rests, and no job that makes way (88)."""
+        """The result of the work. After an error of the operator's own the pod rests, and no job does (88)."""
         try:
             return await work
         except Exception as error:
