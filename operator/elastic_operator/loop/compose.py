@@ -19,7 +19,7 @@ from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Planner
@@ -53,7 +53,7 @@ def make_controller(
         on_plan: Called with each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
-    awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
+    awake, bulkhead, failed_writes = asyncio.Event(), Bulkhead(metrics.count_error), FailedWrites()
     reader = Reader(
         stores,
         ledger,
@@ -94,7 +94,7 @@ def make_controller(
     world = StoredWorld(
         reader,
         logs.with_logs,
-        troubles,
+        failed_writes,
         report=poller.report,
         answered=poller.answered,
         group=survivors.group,
@@ -107,7 +107,7 @@ def make_controller(
         actor=actor,
         shapes=reader.shapes,
         ledger=ledger,
-        troubles=troubles,
+        failed_writes=failed_writes,
         metrics=metrics,
         dropped_fields=actor.dropped_fields,
         fresh=fresh,
@@ -130,7 +130,7 @@ def make_controller(
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (trials, making_way, troubles, dispatcher.status_times)
+    of_writes = (trials, making_way, failed_writes, dispatcher.status_times)
     of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world,

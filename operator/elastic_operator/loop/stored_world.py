@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
@@ -54,7 +54,7 @@ class StoredWorld:
         self,
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
-        troubles: Troubles,
+        failed_writes: FailedWrites,
         *,
         report: Callable[[str], Report | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
@@ -64,7 +64,7 @@ class StoredWorld:
         news: Sequence[Touched[str]] = (),
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
-        self.reader, self._with_logs, self._troubles = reader, with_logs, troubles
+        self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_take = report, answered, group, may_take
         self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
@@ -124,7 +124,8 @@ class StoredWorld:
         if jobs or namespaces:
             self.reader.external_changes.answered()
         self._may_not_take_before, self._distrusted = may_not_take, distrusted
-        taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
+        news = (each.take() for each in self._news)
+        taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
             return None
@@ -177,12 +178,12 @@ class StoredWorld:
             return self._bare_job(body, fault)
         self._bare.drop(uid)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs, trouble = self.reader.specs, self._troubles.of(uid)
+        specs, failed = self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
         reports = JobReports(
-            trouble=trouble.message,
-            blocked=trouble.blocked,
-            refused=trouble.refusal(meta.generation),
+            trouble=failed.message,
+            blocked=failed.blocked,
+            refused=failed.refusal(meta.generation),
             report=self._report(uid),
             answered=self._answered(uid),
             group=self._group(uid),

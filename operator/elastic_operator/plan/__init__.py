@@ -58,4 +58,10 @@ Of taking GPUs:
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
     eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
+
+Of what fails or waits:
+    fault           an error of the operator's own at one object, which is then set aside: others are served without it
+    trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
+    avoid           of a job: to be kept from a node whose kubelet refused pods of it
+    rest            of a pending pod or a gang: nothing is tried for it for a while (kube-scheduler: backoff)
 """
