@@ -204,7 +204,7 @@ class Controller:
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Decide everything again."""
+        """Forget what was read and decided, so that the next pass does all of it again."""
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()

@@ -142,7 +142,7 @@ class StoredWorld:
         return self
 
     def forget(self) -> None:
-        """Read everything again."""
+        """Forget the jobs that were read, so that the next look reads all of them."""
         self._known.clear()
         self._changed.everything()
 

@@ -46,7 +46,7 @@ MAX_EDITS = 3
 doubled each time up to a day.
 """
 MAX_AT_ONCE = 16
-"""Half of the writes that may be under way (28)."""
+"""The most questions under way: half of the writes that may be (28)."""
 MAX_OF_NAMESPACE = 2
 
 

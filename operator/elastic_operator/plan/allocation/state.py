@@ -90,7 +90,7 @@ class AllocationState:
 
     @property
     def now(self) -> float:
-        """The snapshot's time."""
+        """The time of the pass (epoch seconds)."""
         return self.snapshot.now
 
     # -- what the snapshot says ----------------------------------------------------------------------------------------
@@ -204,12 +204,12 @@ class AllocationState:
             self.journal.set(entry, "served", served)
 
     def set_saves_up(self, entry: Entry, saves_up: bool) -> None:
-        """Note whether its seats are only held for it (37)."""
+        """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
         if entry.saves_up is not saves_up:
             self.journal.set(entry, "saves_up", saves_up)
 
     def request_nodes(self, entry: Entry) -> None:
-        """Count the GPUs of what its minimum lacks under its team's limits (49)."""
+        """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
         gpus = entry.gpus_missing(entry.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
