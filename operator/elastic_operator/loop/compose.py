@@ -117,12 +117,12 @@ def make_controller(
         refused=trials.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
-    making_way = MakingWay(trials, nominator, limiter, stores.pods, logs.reads)
+    making_way = MakingWay(trials=trials, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads)
     reconciler = Reconciler(
-        planner,
-        world,
-        dispatcher,
-        making_way,
+        planner=planner,
+        world=world,
+        dispatcher=dispatcher,
+        making_way=making_way,
         poller=poller,
         survivors=survivors,
         wake=awake.set,
@@ -133,14 +133,14 @@ def make_controller(
     of_writes = (trials, making_way, failed_writes, dispatcher.status_times)
     of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
-        world,
-        planner,
-        reconciler,
-        limiter,
-        nominator,
-        trials,
-        forecasts,
-        ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        world=world,
+        planner=planner,
+        reconciler=reconciler,
+        limiter=limiter,
+        nominator=nominator,
+        trials=trials,
+        forecasts=forecasts,
+        reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -72,6 +72,7 @@ class MakingWay:
 
     def __init__(
         self,
+        *,
         trials: Trials,
         nominator: Nominator,
         limiter: EvictionLimiter,
