@@ -24,7 +24,7 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
@@ -74,7 +74,7 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.troubles, self.refused = Troubles(), set[str]()
+        self.failed_writes, self.refused = FailedWrites(), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -90,7 +90,7 @@ class World:
             "may_take": lambda job: job.name not in self.refused,
             "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.with_logs, self.troubles, **passed)
+        return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
 
     def look(self) -> Observed:
         observed = self.planner.observe(self.stored.look(self.now))
@@ -204,12 +204,12 @@ class World:
     def trouble(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
         if obs is not None:
-            self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
+            self.failed_writes.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
         if obs is not None:
-            self.troubles.clear(obs.job)
+            self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
         (self.refused.add if refused else self.refused.discard)(job)

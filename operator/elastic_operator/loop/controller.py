@@ -48,22 +48,22 @@ class Controller:
 
     def __init__(
         self,
+        *,
         world: StoredWorld,
         planner: Planner,
-        jobs: Reconciler,
+        reconciler: Reconciler,
         limiter: EvictionLimiter,
         nominator: Nominator,
         trials: Trials,
         forecasts: Forecasts,
         reports: ReclaimReports,
-        *,
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[OfJobs],
     ) -> None:
-        self.world, self.planner, self.reconciler = world, planner, jobs
+        self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
         self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
@@ -214,7 +214,7 @@ class Controller:
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Decide everything again."""
+        """Forget what was read and decided, so that the next pass does all of it again."""
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()

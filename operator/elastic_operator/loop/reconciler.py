@@ -50,11 +50,11 @@ class Reconciler:
 
     def __init__(
         self,
+        *,
         planner: Planner,
         world: StoredWorld,
         dispatcher: Dispatcher,
         making_way: MakingWay,
-        *,
         poller: MasterPoller,
         survivors: SurvivorLogs,
         wake: Callable[[], None],

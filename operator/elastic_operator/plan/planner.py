@@ -83,7 +83,7 @@ class Planner:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Decide everything again."""
+        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
         self._snapshot = self._again = None
         self._population = Population()

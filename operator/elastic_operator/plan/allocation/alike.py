@@ -24,10 +24,10 @@ def alike(state: AllocationState, entry: Entry) -> Hashable:
 
 def refused_alike(state: AllocationState, entry: Entry) -> Hashable:
     """The key of entries to which what this one wants is refused as well, by the limits on evictions too."""
-    return alike(state, entry), state.preemptions.limits_on(entry)
+    return alike(state, entry), state.victims.limits_on(entry)
 
 
 def singular(state: AllocationState) -> set[Entry]:
     """The jobs that are not like others of their kind, because of what earlier tries and minutes have done for them."""
-    uids = state.in_vain | state.preemptions.known_takers
+    uids = state.in_vain | state.victims.known_takers
     return {entry for entry in map(state.roster.find, uids) if entry is not None}

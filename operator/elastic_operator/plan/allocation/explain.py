@@ -107,7 +107,7 @@ class Explainer:
             return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)
-        if limited := self._state.preemptions.over_limit.get(entry):
+        if limited := self._state.victims.over_limit.get(entry):
             return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)

@@ -76,20 +76,20 @@ class Growers:
         """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
-    def queue(self, account: Account | None, touched: Set[Entry]) -> Queue:
+    def queue(self, account: Account | None, changed: Set[Entry]) -> Queue:
         """The jobs of one account, to be worked through."""
-        return Queue(self._groups.get(account, {}), touched)
+        return Queue(self._groups.get(account, {}), changed)
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `touched`, or that is added, is
+    """The jobs of one account in their order, while they grow. A job that the pass has `changed`, or that is added, is
     a group of its own.
     """
 
-    def __init__(self, groups: _Groups, touched: Set[Entry]) -> None:
+    def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
         self._heads: dict[Hashable, _Placed] = {}
-        self._touched = touched
+        self._changed = changed
         self._alone: set[Entry] = set()
         for key in groups:
             self._advance(key)
@@ -107,7 +107,7 @@ class Queue:
         while self._heads:
             key = min(self._heads, key=lambda key: self._heads[key].turn)
             entry = self._heads[key].entry
-            if key == ("alone", entry.demand.uid) or not (entry in self._touched or entry in self._alone):
+            if key == ("alone", entry.demand.uid) or not (entry in self._changed or entry in self._alone):
                 return key, entry
             self._advance(key)
             if entry not in self._alone:

@@ -17,8 +17,8 @@ from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum, starves
 from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
-from elastic_operator.plan.allocation.preemption.victims import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
@@ -44,7 +44,7 @@ def serve(state: AllocationState) -> None:
         if state.journal.mark() == before:
             break
         state.divide()
-    for entry in state.touched:
+    for entry in state.changed:
         if entry.saves_up:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
@@ -69,7 +69,7 @@ class Minima:
         state, self._tried = self._state, set()
         state.options.clear()
         self._in_vain = PassMemo(state.journal)
-        while waiting := [c for c in (state.roster.unserved | state.touched) - self._tried if _waits(c)]:
+        while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.holds_place:
@@ -180,10 +180,10 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can."""
     too_many = TooMany()
     queues = {
-        account: state.roster.growers.queue(account, state.touched) for account in state.roster.growers.accounts()
+        account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
     }
-    for entry in state.touched | singular(state):
-        queues.setdefault(entry.account, Queue({}, state.touched)).add(entry)
+    for entry in state.changed | singular(state):
+        queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
     lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
 
 
@@ -192,7 +192,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.preemptions.over_limit.pop(entry, None)
+            state.victims.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group)

@@ -142,7 +142,7 @@ class PodShape(Load):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(Load):
-    """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
+    """An active pod of the job's present incarnation, not on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
     """
