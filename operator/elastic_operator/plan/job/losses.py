@@ -58,13 +58,12 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     """The job with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
-    update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
-    update |= {"held_until": None}
-    status = obs.status.model_copy(update=update)
-    reasons = REASONS
+    update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
+    update |= {"avoided_nodes": avoided, "held_until": None}
     if reason == MASTER_LOST:
-        reasons, retry = (reason,), _due_for_a_master(status.retry, min(obs.spec.sizes(), default=0), now)
-        status = status.model_copy(update={"retry": retry})
+        update["retry"] = _due_for_a_master(obs.status.retry, min(obs.spec.sizes(), default=0), now)
+    status = obs.status.model_copy(update=update)
+    reasons = (MASTER_LOST,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
