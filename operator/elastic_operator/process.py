@@ -246,6 +246,7 @@ class Process:
             if self.statuses is not None:
                 self.statuses.pass_failed()
             return
+        self.watches.feed.decided()
         snapshot = decisions.observed.snapshot
         self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:

@@ -2,7 +2,7 @@
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every two minutes, whatever the watches say.
+others. Everything is decided again every ten minutes, whatever the watches say.
 
 Where much is new, it is read before the pass, with turns of the event loop in between.
 """
