@@ -264,7 +264,7 @@ class Ours:
 
     def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Taker], now: float) -> bool:
         job = world.jobs[known.job.name]
-        going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].active]
+        going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].stays]
         if going:
             world.delete(job, going)
         for one in plan.deletes:
