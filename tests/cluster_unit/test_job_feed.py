@@ -15,7 +15,7 @@ from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY
-from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, EndlessPauses, JobFeed
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 
@@ -161,3 +161,25 @@ async def test_catching_up_waits_until_the_server_answers(api, session):
             await feed.catch_up()
         assert job["metadata"]["uid"] in feed.store
         assert feed.errors == 2
+
+
+@pytest.mark.parametrize("decided", [True, False])
+async def test_kopf_starts_after_the_first_pass_or_some_seconds_later(session, decided):
+    """Its own list would take CPU from the first decisions. A standby makes none."""
+    started = list[float]()
+
+    async def host(_take: Any) -> None:
+        started.append(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+
+    feed = JobFeed(session._connection, session, Store[CustomObject](), host=lambda *_: host)
+    begun = asyncio.get_running_loop().time()
+    async with running(feed.run()):
+        await asyncio.sleep(LATEST_HOST_SECONDS - 1)
+        assert not started
+        if decided:
+            feed.decided()
+        await asyncio.sleep(0.5)
+        assert bool(started) == decided
+        await asyncio.sleep(1)
+        assert [round(at - begun, 1) for at in started] == [LATEST_HOST_SECONDS - decided]
