@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,11 +26,11 @@ from elastic_api.job import GROUP, PLURAL, VERSION
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages, waited_for
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.cluster.wire import METADATA_ONLY, List, decode_bare, decode_list
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,6 @@ which a new leader needs for its first decisions; they are made from the list of
 LASTING_SECONDS = 60.0
 """If kopf ran for this long, its end counts as new trouble."""
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
-PAGE = 500
 
 
 class NoDiffs(kopf.DiffBaseStorage):
@@ -151,7 +150,8 @@ class JobFeed:
         self.last_ok = float("-inf")
         self.restarts = self.errors = 0
         """How often kopf was started again, and how many lists failed."""
-        self._listed, self._may_host = asyncio.Event(), asyncio.Event()
+        self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._running = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -164,6 +164,7 @@ class JobFeed:
 
     async def run(self) -> None:
         """Feed until cancelled."""
+        self._running = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweep_forever())
             group.create_task(self._host_forever())
@@ -175,6 +176,8 @@ class JobFeed:
     async def catch_up(self) -> None:
         """Make the store at least as new as this call; tries until the API server answers."""
         backoff = Backoff()
+        if self._running:
+            await waited_for(self._swept, FIRST_LIST_SECONDS)
         while True:
             if await self._sweep():
                 return
@@ -182,9 +185,7 @@ class JobFeed:
 
     async def _host_forever(self) -> None:
         backoff = Backoff()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LATEST_HOST_SECONDS):
-                await self._may_host.wait()
+        await waited_for(self._may_host, LATEST_HOST_SECONDS)
         while True:
             started = time.monotonic()
             try:
@@ -248,15 +249,9 @@ class JobFeed:
             if await self._sweep():
                 backoff.reset()
                 await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
-                await self._until_listed(SWEEP_SECONDS)
+                await waited_for(self._listed, SWEEP_SECONDS)  # kopf lists all jobs again
             else:
                 await asyncio.sleep(backoff.next())
-
-    async def _until_listed(self, seconds: float) -> None:
-        """Wait until kopf has listed all jobs again, but no longer than this."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._listed.wait()
 
     async def _sweep(self) -> bool:
         """List all jobs and compare; returns whether that worked."""
@@ -264,16 +259,17 @@ class JobFeed:
             if not await self._sweep_one(namespace, path):
                 return False
         self.last_ok = time.monotonic()
+        self._swept.set()
         return True
 
     async def _sweep_one(self, namespace: str, path: str) -> bool:
         """Compare the store with the jobs at `path`, those of `namespace` ("": of all); returns whether that worked."""
         newest = self.store.newest(within=namespace)
         try:
-            if newest and await self._is_up_to_date(namespace, path, newest):
+            if newest and await is_up_to_date(self.store, self.session, path, newest=newest, within=namespace):
                 return True
             found: list[objects.CustomObject] = []
-            async for page in self._pages(path):
+            async for page in pages(self.session, path):
                 found += filter(None, (self._read(msgspec.json.decode(job)) for job in page.items or ()))
             revision = page.metadata.resource_version
             is_older = int(revision) < newest
@@ -287,37 +283,6 @@ class JobFeed:
         else:
             self.store.replace(found, revision, within=namespace)
         return True
-
-    async def _is_up_to_date(self, namespace: str, path: str, newest: int) -> bool:
-        """Remove the jobs that are gone; returns whether the store has all others in their present state.
-
-        Only the metadata is read: of thousands of jobs, few differ. `newest` is the store's highest resourceVersion.
-        """
-        seen: set[str] = set()
-        async for page in self._pages(path, accept=METADATA_ONLY):
-            if int(page.metadata.resource_version) < newest:
-                return False
-            try:
-                metas = [decode_bare(job).metadata for job in page.items or ()]
-                has_all = all(map(self.store.is_as_new, metas))
-            except (ValueError, msgspec.ValidationError):  # a job that cannot be read is reported when it is read
-                return False
-            if not has_all:
-                return False
-            seen.update(meta.uid for meta in metas)
-        self.store.observe_list(seen, page.metadata.resource_version, within=namespace)
-        return True
-
-    async def _pages(self, path: str, *, accept: str = "") -> AsyncIterator[List]:
-        """The pages of a list, at least one."""
-        more = ""
-        while True:
-            params = {"limit": str(PAGE)} | ({"continue": more} if more else {})
-            page = decode_list(await self.session.get_bytes(path, params=params, accept=accept))
-            yield page
-            more = page.metadata.continue_
-            if not more:
-                return
 
 
 class EndlessPauses:
