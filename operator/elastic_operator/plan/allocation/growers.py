@@ -119,9 +119,12 @@ class Queue:
         self._advance(key)
         self.add(entry)
 
-    def give_up(self, key: Hashable) -> None:
-        """Drop the group: no job of it can grow."""
-        del self._heads[key], self._groups[key]
+    def give_up(self, key: Hashable, entry: Entry) -> None:
+        """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
+        behind fewer jobs for a limit on evictions.
+        """
+        while key in self._heads and self._heads[key].entry.rank >= entry.rank:
+            self._advance(key)
 
     def _advance(self, key: Hashable) -> None:
         placed: _Placed | None = next(self._groups[key], None)

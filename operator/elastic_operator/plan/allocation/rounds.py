@@ -195,7 +195,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
             state.preemptions.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
-        queue.give_up(group)
+        queue.give_up(group, entry)
     return False
 
 
