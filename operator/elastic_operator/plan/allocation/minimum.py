@@ -112,11 +112,6 @@ def _orders(entry: Entry) -> list[list[str]]:
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def starves(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
-    return state.now >= entry.demand.starves_from(state.snapshot.starvation_seconds)
-
-
 def reserve(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).

@@ -279,6 +279,10 @@ class AllocationState:
         """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
         return entry.demand.uid not in self.in_vain
 
+    def starves(self, entry: Entry) -> bool:
+        """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
+        return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
+
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
         return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)

@@ -85,10 +85,11 @@ class Victims:
 
     def limits_on(self, taker: Entry) -> Hashable:
         """What the limits on evictions hold against this taker, or for it, beside what they hold against its team."""
+        waits = self._waits_behind(taker)
         if not (taker.took or taker.gang or taker.demand.uid in self.known_takers):
-            return None
+            return waits
         who = taker_of(taker)
-        return self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
+        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
