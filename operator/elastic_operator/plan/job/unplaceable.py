@@ -20,10 +20,10 @@ from elastic_operator.plan.job.observation import Observation, end_incarnation, 
 from elastic_worker.contract import ROLE_MASTER
 
 WAITS = {
-    RetryCause.FAILED_CREATE: (10, 300),
-    RetryCause.UNSCHEDULABLE: (30, 1800),
-    RetryCause.NODES_NOT_PROVISIONED: (30, 1800),
-    RetryCause.PODS_NOT_STARTED: (60, 3600),
+    RetryCause.FAILED_CREATE: (10.0, 300.0),
+    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
+    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
+    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
 }
 """How many seconds the next try waits: at first, and doubled each time up to the second number (27). Those of pods that
 have not started are Kueue's defaults.
