@@ -42,6 +42,18 @@ def test_a_job_grows_that_the_limits_on_evictions_let_take_although_they_stop_on
     assert replicas(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits)).items() >= grown.items()
 
 
+def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_one_behind_that_may_not():
+    jobs = (
+        make_job("before", 1, 3, team="red", on="n1 n1", age=9),
+        make_job("waits", 2, team="red", holds=True, age=5),
+        make_job("behind", 1, 2, team="red", on="n1"),
+        make_job("low", 1, 5, team="blue", on=on("n1", 5)),
+    )
+    limits = EvictionLimits(2, gone={"gone": Taker("red", "other")})
+    snapshot = make_snapshot(N8, jobs, teams=(make_team("red", 7), make_team("blue")), eviction_limits=limits)
+    assert replicas(snapshot) == {"before": 3, "waits": 0, "behind": 1, "low": 4}
+
+
 def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
     jobs = (
         make_job("first", 1, 2, team="red", on="n1", age=9),

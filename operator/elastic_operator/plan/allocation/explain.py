@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_tim
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -106,7 +107,7 @@ class Explainer:
             return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)
-        if limited := self._state.preemptions.over_limit.get(entry):
+        if limited := self._state.victims.over_limit.get(entry):
             return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
@@ -189,9 +190,9 @@ def _nodes(need: _Need) -> Why:
         most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
         return Why(SizeReason.INSUFFICIENT_NODES, text)
-    closed = f" ({listed(supply.closed, _SHOWN)})" if supply.closed else ""
+    closed = listed([f"{node.name} is {node.why_closed}" for node in supply.closed], _SHOWN)
     action = f"{_reopen(supply)}add a node, or wait"
-    text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
+    text = f"{_wanted(need)}; {_usable(need)}{f' ({closed})' if closed else ''}. {action[0].upper()}{action[1:]}."
     return Why(SizeReason.INSUFFICIENT_NODES, text)
 
 
@@ -201,7 +202,7 @@ def _too_large(supply: Supply) -> list[str]:
 
 
 def _reopen(supply: Supply) -> str:
-    cordoned = sum(text.endswith("cordoned") for text in supply.closed)
+    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
     return f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
 
 

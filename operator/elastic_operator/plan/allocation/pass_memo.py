@@ -1,7 +1,8 @@
 """What one pass remembers, so that thousands of entries that are `alike` are not asked about one by one (38).
 
 An answer holds as long as nothing changes (`PassMemo`). That so many pods do not fit holds longer (`TooMany`): until
-room is freed on the board, and for takers until the next round, because taking only gets harder within one.
+room is freed on the board; for jobs that grow until the end of the round; for minima until the rounds are repeated.
+Taking mostly gets harder meanwhile. Where it got easier, the rounds are repeated, because something has changed.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Roster:
         rights = job.flavor, job.priority, job.preemptible, foreign
         entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
         entry.sizes = _allowed_sizes(entry)
-        entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
+        entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
         self._by_uid[job.uid] = entry
         if entry.gang:
