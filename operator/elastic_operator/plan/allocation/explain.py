@@ -6,11 +6,15 @@ It is made from the final board, and decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from elastic_api.status import SizeReason
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
@@ -107,13 +111,28 @@ class Explainer:
             return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)
-        if limited := self._state.victims.over_limit.get(entry):
+        if limited := self._over_limit(entry):
             return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
+
+    def _over_limit(self, entry: Entry) -> OverLimit | None:
+        """What a limit on evictions does not allow it; known as well if the pass asked only for another one like it."""
+        return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
+
+    @cached_property
+    def _over_limits(self) -> Mapping[Hashable, OverLimit]:
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
+
+    def _wants_alike(self, entry: Entry) -> Hashable:
+        """The key of entries that want the same, with no pods of their own yet or for growth."""
+        if entry.size and not entry.served:
+            return entry
+        size = (entry.next_size if entry.served else entry.minimum) or 0
+        return alike(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

@@ -44,6 +44,7 @@ def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) ->
 
     `too_many` has the numbers of workers that could not be placed, even at others' cost.
     """
+    state.victims.over_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -99,5 +100,5 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_ma
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    too_many.add(key, workers)
+    (too_many.refuse if entry in state.victims.over_limit else too_many.add)(key, workers)
     return False

@@ -36,7 +36,6 @@ def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> No
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.victims.over_limit.pop(entry, None)
         state.set_saves_up(entry, False)
     elif entry.preempted:
         state.release_all(entry)
@@ -78,7 +77,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         state.new_places += entry.is_pending_pod
         return True
     if key:
-        hopeless.add(key, workers)
+        (hopeless.refuse if entry in state.victims.over_limit else hopeless.add)(key, workers)
     return False
 
 

@@ -69,6 +69,7 @@ class Minima:
         state, self._tried = self._state, set()
         state.options.clear()
         self._in_vain = PassMemo(state.journal)
+        self._hopeless = TooMany()
         while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
@@ -83,6 +84,7 @@ class Minima:
         if entry in self._tried:
             return
         self._tried.add(entry)
+        self._state.victims.over_limit.pop(entry, None)
         for other in sorted(self._state.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
@@ -181,7 +183,6 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.victims.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
         queue.give_up(group, entry)

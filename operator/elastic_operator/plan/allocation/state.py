@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
+from heapq import heappush
 
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board
@@ -19,7 +20,7 @@ from elastic_operator.plan.allocation.pass_memo import PassMemo
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.victims import Victims
-from elastic_operator.plan.facts.snapshot import Member, Snapshot
+from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -38,7 +39,8 @@ class AllocationState:
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
     `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
-    pods are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
+    pods are taken, an option only gets dearer, except on the nodes that they leave. So `options` are kept for a round
+    (44), or until a preemption is undone.
     `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
@@ -190,6 +192,12 @@ class AllocationState:
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
 
+    def _release(self, load: Load, node: int, *, now: bool) -> None:
+        """Count a load as leaving. Options on its node may be cheaper now, so they are looked at next."""
+        self.board.release(load, node, now=now)
+        for found in self.options.values():
+            heappush(found, ((), node))
+
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
@@ -231,7 +239,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
         if node is not None:
-            (self.board.hold if sign > 0 else self.board.release)(member, node, now=False)
+            (self.board.hold if sign > 0 else self._release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -319,7 +327,7 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.hold if sign > 0 else self.board.release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.hold if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:

@@ -1,7 +1,8 @@
 """The options for the pods of one taker: which units would have to go from which node, the cheapest first.
 
 While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
-once for all takers that are alike, and an option is checked again only when it is the cheapest left (44).
+once for all takers that are alike. An option is checked again when pods go from its node, and when it is the cheapest
+left (44).
 """
 
 from __future__ import annotations
@@ -51,13 +52,12 @@ class Options:
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
         """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
-        taker = self._taker
-        if taker.size or self._only is not None:
-            return self._look(role, taking)
-        key = alike(self._state, taker), taker.requirements(role), need, self._candidates.kind
-        if key not in self._state.options:
-            self._state.options[key] = self._look(role, taking)
-        return self._state.options[key]
+        taker, known = self._taker, self._state.options
+        own = bool(taker.size) or self._only is not None
+        key = None if own else alike(self._state, taker), taker.requirements(role), need, self._candidates.kind
+        if own or key not in known:
+            known[key] = self._look(role, taking)
+        return known[key]
 
     def _look(self, role: str, taking: Taking | None) -> Found:
         nodes = self._taker.requirements(role).host_set & (
@@ -71,6 +71,8 @@ class Options:
     def _first_that_still_is(self, known: Found, role: str, taking: Taking | None) -> Option | None:
         while known:
             price, node = heappop(known)
+            while known and known[0] == (price, node):
+                heappop(known)
             option = self._option(role, node, taking)
             if option is None:
                 continue
