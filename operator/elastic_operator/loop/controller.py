@@ -32,6 +32,10 @@ from elastic_operator.plan.planner import Decisions, Observed, Planner
 
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT_SECONDS = 120.0
+"""A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
+due, even if nobody has said when.
+"""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
@@ -159,7 +163,7 @@ class Controller:
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
-        return max(0.01, min(due, at, self._ledger.next_expiry()))
+        return max(0.01, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report(self, report: Callable[[], None]) -> None:
         """Report what was decided. An error in a report must not keep any job from its pods (88)."""
