@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from elastic_api.job import ApiModel
 
@@ -137,6 +137,31 @@ class Condition(StatusModel):
     observed_generation: int = Field(default=0, description="The metadata.generation this condition speaks of.")
 
 
+class RetryCause(StrEnum):
+    """What went wrong before something is tried again."""
+
+    POD_FAILED = "PodFailed"
+    POD_LOST = "PodLost"
+    FAILED_CREATE = "FailedCreate"
+    UNSCHEDULABLE = "Unschedulable"
+    NODES_NOT_PROVISIONED = "NodesNotProvisioned"
+    PODS_NOT_STARTED = "PodsNotStarted"
+
+
+def _cause_in_words(known: dict[str, Any]) -> RetryCause:
+    """The cause of a retry without one, by its other fields: older releases wrote none, and older definitions drop
+    it.
+    """
+    reason: str = known.get("reason", "")
+    if known.get("waits_for"):
+        return RetryCause.NODES_NOT_PROVISIONED
+    if known.get("size") is None:
+        return RetryCause.POD_LOST if " losses in two minutes. " in reason else RetryCause.POD_FAILED
+    if reason.startswith("the scheduler cannot place"):
+        return RetryCause.UNSCHEDULABLE
+    return RetryCause.PODS_NOT_STARTED if " has not started on node " in reason else RetryCause.FAILED_CREATE
+
+
 class Retry(StatusModel):
     """What waits before it is tried again."""
 
@@ -151,6 +176,17 @@ class Retry(StatusModel):
     waits_for: Literal["Nodes"] | None = Field(
         default=None, description="Nodes: new ones are not asked for before then; those that are there are used."
     )
+    cause: Annotated[RetryCause, WithJsonSchema({"type": "string"})] = Field(
+        default_factory=_cause_in_words,
+        description="The reason as one CamelCase word: PodFailed, PodLost, FailedCreate (the API server takes no more"
+        " pods), Unschedulable (the scheduler places them nowhere), NodesNotProvisioned (no new node came) or"
+        " PodsNotStarted.",
+    )
+
+    @property
+    def starts_over(self) -> bool:
+        """Whether the job waits to start over; else a size waits that could not be had, or the request for nodes."""
+        return self.cause in (RetryCause.POD_FAILED, RetryCause.POD_LOST)
 
 
 class PodStatus(StatusModel):

@@ -20,10 +20,11 @@ from benchmarks.scale import takeover
 from benchmarks.scale.fill import JOBS, REQUESTS_AT_ONCE, until_ready
 from benchmarks.scale.scenario import NAMESPACE, SPARE
 from devcluster.progress import Progress
+from elastic_operator.loop.reconciler import RESYNC_SECONDS
 
 OTHERS = "others"
 """The namespace of somebody else's pods. The audit log leaves them out."""
-REST_SECONDS = 120.0
+REST_SECONDS = RESYNC_SECONDS
 """The operator looks at everything once in that time, so the share of the CPU has one such look in it."""
 CHANGED_JOBS = 3
 PODS_PER_NODE = 100

@@ -54,7 +54,7 @@ UNKNOWN = "Unknown"
 
 
 class Model(BaseModel):
-    """camelCase outside."""
+    """A part of what a command prints; its fields are camelCase there."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 

@@ -178,7 +178,7 @@ class Process:
         self.metrics.stand_by()
 
     async def _wait_until_ours(self) -> None:
-        """Wait until this installation decides (81)."""
+        """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
         await self.watches.all["priorityclasses"].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by: %s", reason)
@@ -246,6 +246,7 @@ class Process:
             if self.statuses is not None:
                 self.statuses.pass_failed()
             return
+        self.watches.feed.decided()
         snapshot = decisions.observed.snapshot
         self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
@@ -282,7 +283,7 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """Beat while the event loop turns (90)."""
+        """Tell the elector again and again that the main loop turns: it gives the lease up if it hears nothing (90)."""
         stepped = self.session.clock.stepped
         while True:
             self.elector.beat()

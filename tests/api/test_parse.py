@@ -10,7 +10,7 @@ import pytest
 from elastic_api.invalid import InvalidSpecError
 from elastic_api.job import CleanPodPolicy, Elasticity, RuntimeMode
 from elastic_api.parse import MAX_DEPTH, MAX_TEMPLATE, known_part, parse_spec, parse_status
-from elastic_api.status import ConditionType
+from elastic_api.status import ConditionType, RetryCause
 from elastic_api.template import fingerprint, main_container
 from elastic_worker.contract import CHECKPOINT_SIGNALS, RESERVED_ENV
 from tests.api.jobs import make_container, make_job, make_template, with_gpus
@@ -291,6 +291,28 @@ def test_a_status_written_by_a_newer_operator_is_read():
     assert found is not None
     assert found.last_transition_time == datetime(2026, 1, 1, tzinfo=UTC)
     assert status.restarts == 3
+
+
+@pytest.mark.parametrize(
+    ("older", "cause"),
+    [
+        ({"reason": "toy-worker-0 failed with exit code 1: the scheduler cannot place it."}, "PodFailed"),
+        ({"reason": "3 losses in two minutes. Lost toy-worker-0; not counted as a failure."}, "PodLost"),
+        ({"reason": "the API server takes no more pods of this job: exceeded quota.", "size": 3}, "FailedCreate"),
+        ({"reason": "the scheduler cannot place toy-worker-1: no cpu", "size": 3}, "Unschedulable"),
+        ({"reason": "No node came within 900 s for toy-master-0: no", "waitsFor": "Nodes"}, "NodesNotProvisioned"),
+        ({"reason": "toy-master-0 has not started on node n1 in 300 s: no such image", "size": 1}, "PodsNotStarted"),
+    ],
+)
+def test_the_cause_of_a_retry_that_an_older_operator_wrote_is_found_in_its_words_and_written_from_then_on(older, cause):
+    retry = parse_status({"status": {"retry": {"notBefore": "2026-01-01T00:00:00Z", "attempt": 2, **older}}}).retry
+    assert retry is not None
+    assert (retry.cause, retry.attempt) == (RetryCause(cause), 2)
+    assert retry.model_dump(mode="json", by_alias=True, exclude_none=True)["cause"] == cause
+    written = {**retry.model_dump(mode="json", by_alias=True), "reason": "other words"}
+    again = parse_status({"status": {"retry": written}}).retry
+    assert again is not None
+    assert again.cause == cause
 
 
 def test_a_field_of_the_status_that_cannot_be_read_counts_as_absent_and_the_others_stay():

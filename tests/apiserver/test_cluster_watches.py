@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 import uuid
 import warnings
@@ -21,6 +22,7 @@ from elastic_operator.cluster.connection import load_connection
 from elastic_operator.cluster.objects import CustomObject, Node, Pod, PriorityClass
 from elastic_operator.cluster.reflector import Reflector
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.wire import METADATA_ONLY
 from elastic_operator.read.policies import policy_of
 from elastic_operator.watches import POLICIES as WATCHED
 from tests.api.policies import full_policy
@@ -92,6 +94,30 @@ async def test_nodes_are_followed_from_their_making_to_their_end(session: Sessio
         await session.delete(f"/api/v1/nodes/{name}", {})
         await until_async("its end", lambda: nodes.store.named(name) is None, seconds=5)
         assert nodes.stats.relists == 0
+
+
+async def test_a_leader_catches_up_by_the_metadata_alone_and_takes_out_what_it_missed(session: Session):
+    name = f"missed-{uuid.uuid4().hex[:6]}"
+    classes = Reflector(session, reflector.PRIORITY_CLASSES, PriorityClass, page=1)
+    async with following(classes):
+        await session.post(reflector.PRIORITY_CLASSES, {"metadata": {"name": name}, "value": 1})
+        await until_async("the class", lambda: classes.store.named(name) is not None, seconds=5)
+        known = classes.store.named(name)
+        await session.delete(f"{reflector.PRIORITY_CLASSES}/{name}", {})
+        await until_async("its end", lambda: classes.store.named(name) is None, seconds=5)
+        classes.store._tombstones.clear()
+        classes.store.observe(known)  # as if its end had been missed
+        await classes.catch_up()
+        assert classes.store.named(name) is None
+        assert classes.stats.relists == 0
+
+
+@pytest.mark.usefixtures("policies")
+@pytest.mark.parametrize("path", [reflector.PODS, WATCHED])
+async def test_the_server_lists_metadata_alone(session: Session, path: str):
+    """Of objects of its own, and of custom resources."""
+    page = json.loads(await session.get_bytes(path, params={"limit": "1"}, accept=METADATA_ONLY))
+    assert page["kind"] == "PartialObjectMetadataList"
 
 
 @pytest.mark.extended

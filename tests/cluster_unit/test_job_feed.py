@@ -14,7 +14,8 @@ from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, EndlessPauses, JobFeed
+from elastic_operator.cluster.wire import METADATA_ONLY
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, EndlessPauses, JobFeed
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 
@@ -44,9 +45,9 @@ def put(api: FakeApi, name: str) -> dict:
     return api.put(f"{JOBS_OF_A}/{name}", {"spec": {}})
 
 
-def listed(api: FakeApi, *jobs: Any) -> None:
-    """The next list has these jobs."""
-    api.fail("LIST", json({"metadata": {"resourceVersion": "900"}, "items": jobs}))
+def listed(api: FakeApi, *jobs: Any, times: int = 1) -> None:
+    """The next lists have these jobs."""
+    api.fail("LIST", *(json({"metadata": {"resourceVersion": "9000"}, "items": jobs}) for _ in range(times)))
 
 
 async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, session):
@@ -58,6 +59,43 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, sessi
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
         assert gone["metadata"]["uid"] not in feed.store
         assert kept["metadata"]["uid"] in feed.store
+
+
+async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, session):
+    """Thousands of whole jobs each minute would cost more than all else at rest."""
+    put(api, "one")
+    async with feeding(session) as feed:
+        api.headers.clear()
+        kept, gone = put(api, "kept"), put(api, "gone")
+        feed._take("ADDED", kept)
+        feed._take("ADDED", gone)
+        api.remove(f"{JOBS_OF_A}/gone", quietly=True)
+        await feed.catch_up()
+        assert {job.metadata.name for job in feed.store} == {"one", "kept"}
+        assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True]
+
+
+async def test_a_deletion_that_a_list_does_not_know_of_yet_is_not_asked_about_again(api, session):
+    one, two = put(api, "one"), put(api, "two")
+    async with feeding(session) as feed:
+        api.headers.clear()
+        feed._take("DELETED", {"metadata": {**two["metadata"], "resourceVersion": "8999"}})
+        listed(api, one, two)
+        await feed.catch_up()
+        assert {job.metadata.name for job in feed.store} == {"one"}
+        assert len(api.headers) == 1
+
+
+async def test_changes_that_kopf_missed_are_found_out_with_a_list_of_whole_jobs(api, session):
+    put(api, "one")
+    async with feeding(session) as feed:
+        api.headers.clear()
+        changed = api.put(f"{JOBS_OF_A}/one", {"spec": {"minReplicas": 2}})
+        put(api, "new")
+        await feed.catch_up()
+        assert {job.metadata.name for job in feed.store} == {"one", "new"}
+        assert feed.store.get(changed["metadata"]["uid"]).spec.unpack() == {"minReplicas": 2}
+        assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True, False]
 
 
 ODD: dict[str, Any] = {
@@ -78,7 +116,7 @@ async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_coun
         for type_ in (None, "ADDED", "DELETED"):
             feed._take(type_, odd)
         assert len(errors) == 3
-        listed(api, put(api, "one"), odd, put(api, "two"))
+        listed(api, put(api, "one"), odd, put(api, "two"), times=2)
         await feed.catch_up()
         assert {job.metadata.name for job in feed.store} == {"one", "two"}
 
@@ -86,7 +124,7 @@ async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_coun
 async def test_a_job_that_cannot_be_read_any_more_is_known_as_it_last_was(api, session):
     job = put(api, "one")
     async with feeding(session) as feed:
-        listed(api, {"metadata": {**job["metadata"], "resourceVersion": "901"}, "spec": "odd"})
+        listed(api, {"metadata": {**job["metadata"], "resourceVersion": "8999"}, "spec": "odd"}, times=2)
         await feed.catch_up()
         assert feed.store.get(job["metadata"]["uid"]).spec.unpack() == {}
 
@@ -123,3 +161,25 @@ async def test_catching_up_waits_until_the_server_answers(api, session):
             await feed.catch_up()
         assert job["metadata"]["uid"] in feed.store
         assert feed.errors == 2
+
+
+@pytest.mark.parametrize("decided", [True, False])
+async def test_kopf_starts_after_the_first_pass_or_some_seconds_later(session, decided):
+    """Its own list would take CPU from the first decisions. A standby makes none."""
+    started = list[float]()
+
+    async def host(_take: Any) -> None:
+        started.append(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+
+    feed = JobFeed(session._connection, session, Store[CustomObject](), host=lambda *_: host)
+    begun = asyncio.get_running_loop().time()
+    async with running(feed.run()):
+        await asyncio.sleep(LATEST_HOST_SECONDS - 1)
+        assert not started
+        if decided:
+            feed.decided()
+        await asyncio.sleep(0.5)
+        assert bool(started) == decided
+        await asyncio.sleep(1)
+        assert [round(at - begun, 1) for at in started] == [LATEST_HOST_SECONDS - decided]

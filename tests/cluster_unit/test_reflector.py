@@ -8,12 +8,15 @@ import time
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import msgspec
 import pytest
 from aiohttp import web
 
+from elastic_operator.cluster.lists import SETTLE_SECONDS
 from elastic_operator.cluster.objects import CustomObject, Pod
 from elastic_operator.cluster.reflector import ABSENT_SECONDS, INACTIVITY_SECONDS, PODS, Reflector
 from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.wire import METADATA_ONLY
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json, session_to, status
 from tests.kit.tasks import running
@@ -303,9 +306,56 @@ async def test_catching_up_takes_in_what_a_silent_watch_held_back(api):
         await at_rest()
         assert names(reflector) == {"p0", "p1", "p2"}
         api.fail("LIST", 500, 429)
-        async with asyncio.timeout(1.2 * (0.5 + 1)):
+        async with asyncio.timeout(1.2 * (0.5 + 1) + SETTLE_SECONDS):
             await reflector.catch_up()
         assert names(reflector) == {"new", "p1", "p2"}
+
+
+def whole_lists(api: FakeApi) -> list[bool]:
+    """Of each list, whether it had whole objects."""
+    return [METADATA_ONLY not in headers.get("Accept", "") for headers in api.headers if "json" in headers["Accept"]]
+
+
+async def test_catching_up_reads_only_metadata_where_the_watch_has_brought_everything_else(api):
+    async with reflecting(api, pods=7, page=3) as reflector:
+        api.headers.clear()
+        api.remove(path("p0"), quietly=True)
+        await reflector.catch_up()
+        assert names(reflector) == {f"p{i}" for i in range(1, 7)}
+        assert whole_lists(api) == [False, False]
+
+
+async def test_catching_up_waits_a_moment_for_what_the_watch_is_about_to_bring(api):
+    async with reflecting(api, pods=1) as reflector:
+        api.headers.clear()
+        api.silent = True
+        put(api, "new")
+        catching_up = asyncio.create_task(reflector.catch_up())
+        await asyncio.sleep(SETTLE_SECONDS / 2)
+        reflector._take(msgspec.json.encode({"type": "ADDED", "object": api.find(path("new"))}))
+        await catching_up
+        assert names(reflector) == {"p0", "new"}
+        assert whole_lists(api) == [False]
+
+
+async def test_a_leader_that_has_just_started_waits_for_the_list_under_way(api, session):
+    for i in range(3):
+        put(api, f"p{i}")
+    reflector = Reflector(session, PODS, Pod)
+    async with running(reflector.run()):
+        await asyncio.sleep(0)
+        await reflector.catch_up()
+        assert names(reflector) == {"p0", "p1", "p2"}
+        assert sum(whole_lists(api)) <= 2  # one list, one watch
+
+
+async def test_a_history_that_restarted_is_found_out_when_catching_up(api):
+    async with reflecting(api, pods=2) as reflector:
+        api.silent = True
+        reflector._highest = 10**9
+        await reflector.catch_up()
+        assert reflector._highest < 10**9
+        assert names(reflector) == {"p0", "p1"}
 
 
 POLICIES = "/apis/elastic-pytorch.dev/v1beta1/gpuquotapolicies"

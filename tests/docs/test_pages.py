@@ -65,6 +65,10 @@ VALUE = re.compile(
     r"(?<![\w/.])(?:settings|rbac|crds|metrics|admission|priorityClasses|networkPolicy|workerImage)(?:\.\w+)+"
 )
 MAKE = re.compile(r"(?:^|\()make ([a-z-]+)")
+PATH = re.compile(r"[\w./-]+(?:\.py|/)")
+_OURS = (path for pattern in ("[a-z]*", "[a-z]*/**/*") for path in REPOSITORY.glob(pattern))
+PATHS = {f"/{path.relative_to(REPOSITORY)}{'/' * path.is_dir()}" for path in _OURS}
+"""All folders and files of the repository."""
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
 KEYS = {value.key: value.default for value in values(VALUES.read_text())}
 YAML = [block for page in NAMES for block in blocks(page, "yaml")]
@@ -115,6 +119,22 @@ def test_what_a_page_names_is_there(page):
         *(name for words in told for name in METRIC.findall(words) if not is_metric(name)),
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals.md", "docs/decisions.md"])
+def test_a_module_or_folder_that_a_page_names_is_there(page):
+    named = {word for word in inline(page) if PATH.fullmatch(word)}
+    assert named
+    assert sorted(word for word in named if not any(path.endswith(f"/{word}") for path in PATHS)) == []
+
+
+def test_each_type_on_the_way_from_an_object_to_a_pod_is_in_the_module_that_the_page_names():
+    rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", text("docs/internals.md"), re.MULTILINE)
+    found = {(name, path): next(p for p in PATHS if p.endswith(f"/{path}")) for name, path in rows}
+    modules = {name: (REPOSITORY / path[1:]).read_text() for (name, _), path in found.items()}
+    missing = [name for name, code in modules.items() if not re.search(rf"^class {name}\b", code, re.MULTILINE)]
+    assert found
+    assert missing == []
 
 
 RESOURCES = {POLICIES, POLICIES.removesuffix("ies") + "y"}

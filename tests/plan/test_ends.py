@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Change, PodStatus, Retry
+from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.job import MainContainer
 from tests.plan.jobs import (
     BOTH,
@@ -362,6 +362,7 @@ def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_t
     assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
     assert reasons(late)["Ready"] == ("False", "Queued")
     assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+    assert late.status.retry.cause is RetryCause.PODS_NOT_STARTED
 
 
 def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():

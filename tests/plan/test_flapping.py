@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import Change, Retry
+from elastic_api.status import Change, Retry, RetryCause
 from elastic_operator.plan.facts.job import Quiet
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
@@ -108,7 +108,7 @@ def test_turns_of_a_team_that_shares_time_are_due():
 
 
 def test_tries_of_a_size_that_failed_have_a_back_off_of_their_own():
-    retry = Retry(reason="the scheduler cannot place it", not_before=at(300), attempt=3, size=3)
+    retry = Retry(reason="no room", not_before=at(300), attempt=3, size=3, cause=RetryCause.UNSCHEDULABLE)
     assert held_for(see(job(flaps(6), retry=retry))) is None
 
 

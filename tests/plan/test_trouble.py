@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, Training
+from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import UNPLACED, UNSCHEDULABLE_SECONDS, takes_from
+from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -87,7 +87,7 @@ def failed_job(**status):
 def test_an_agent_that_gives_up_ends_the_incarnation_and_counts_as_a_failure():
     planned = plan(failed_job(), make_grant())
     assert (planned.status.incarnation, planned.status.failures, planned.status.restarts) == (2, 1, 1)
-    assert planned.status.retry.attempt == 1
+    assert (planned.status.retry.attempt, planned.status.retry.cause) == (1, RetryCause.POD_FAILED)
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
     assert "ValueError: no" in planned.status.retry.reason
 
@@ -100,8 +100,8 @@ def test_the_wait_doubles_up_to_a_minute(attempt, wait):
 
 
 def test_a_failure_waits_no_longer_because_a_larger_size_could_not_be_had_before():
-    job = failed_job(retry=Retry(reason="", not_before=at(0), attempt=9, size=5))
-    retry = plan(job, make_grant()).status.retry
+    larger = Retry(reason="", not_before=at(0), attempt=9, size=5, cause=RetryCause.UNSCHEDULABLE)
+    retry = plan(failed_job(retry=larger), make_grant()).status.retry
     assert (retry.attempt, retry.not_before) == (1, at(201))
 
 
@@ -120,6 +120,12 @@ def test_while_its_pods_run_again_the_job_says_how_the_start_before_failed():
     ready = next(c for c in plan(make_job(status=status), BOTH, now=60).status.conditions if c.type == "Ready")
     assert (ready.status, ready.reason) == ("True", "Running")
     assert "Failure 1 of 3 without progress was: toy-master-0 failed with exit code 1: boom." in ready.message
+
+
+def test_a_size_that_could_not_be_had_is_no_failure_of_the_start_before():
+    larger = Retry(reason="no room.", not_before=at(1), size=3, cause=RetryCause.UNSCHEDULABLE)
+    status = plan(make_job(status=started(failures=1, retry=larger)), BOTH, now=60).status
+    assert "no room" not in status.condition("Ready").message
 
 
 def test_soon_after_a_change_of_size_it_is_not_a_failure():
@@ -372,7 +378,7 @@ def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_c
 
 
 def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_is_tried_later():
-    retry = Retry(reason=f"{UNPLACED} toy-worker-3: no room.", not_before=at(1500), attempt=3, size=4)
+    retry = Retry(reason="no room.", not_before=at(1500), attempt=3, size=4, cause=RetryCause.UNSCHEDULABLE)
     lost = make_job((make_pod("worker-0"), make_pod("worker-1")), status=started(2, retry=retry))
     status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
     assert (status.incarnation, status.retry) == (2, retry)
@@ -388,7 +394,7 @@ def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():
     master = make_pod("master-0", **waiting)
     job = make_job((master, make_pod("worker-0"), make_pod("worker-1")), status=started(2))
     status = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
-    assert (status.target_replicas, status.retry.size) == (0, 1)
+    assert (status.target_replicas, status.retry.size, status.retry.cause) == (0, 1, RetryCause.UNSCHEDULABLE)
     obs = see(make_job((), status=status), now=210)
     assert (obs.hold_until, obs.backs_off) == (seconds(status.retry.not_before), True)
 
@@ -467,7 +473,8 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
 def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
     job = make_job(status=make_status(target_replicas=4), spec=make_spec(), blocked=QUOTA)
     seen = observe(job, START + 100)
-    assert (seen.status.retry.size, seen.status.retry.attempt) == (3, 1)
+    retry = seen.status.retry
+    assert (retry.size, retry.attempt, retry.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(seen.status.retry.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
     assert len(seen.live) == 2
@@ -519,21 +526,21 @@ def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
 def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     waits = []
     for attempt in (1, 3, 9, 40):
-        retry = Retry(reason="x", not_before=at(0), attempt=attempt)
+        retry = Retry(reason="x", not_before=at(0), attempt=attempt, cause=RetryCause.FAILED_CREATE)
         seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), START + 100)
         waits.append(seconds(seen.status.retry.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("reason", "before", "attempt"),
-    [(QUOTA, 8, 1), (f"{UNPLACED} toy-worker-0: no", 1, 2), (f"{UNPLACED} toy-worker-0: no", 2, 3)],
+    ("cause", "before", "attempt"),
+    [(RetryCause.FAILED_CREATE, 8, 1), (RetryCause.UNSCHEDULABLE, 1, 2), (RetryCause.UNSCHEDULABLE, 2, 3)],
 )
 def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowhere_whatever_went_wrong_before(
-    reason: str, before: int, attempt: int
+    cause: RetryCause, before: int, attempt: int
 ) -> None:
     pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
-    retry = Retry(reason=reason, not_before=at(0), attempt=before, size=2)
+    retry = Retry(reason="no", not_before=at(0), attempt=before, size=2, cause=cause)
     found = observe(make_job(pods, status=make_status(retry=retry)), START + 100).status.retry
     assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
 

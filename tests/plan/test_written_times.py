@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, Training
+from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, RetryCause, Training
 from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.times import AHEAD_SECONDS, lasts, not_later, seconds
 from elastic_operator.plan.job.master_report import is_to_be_heard
@@ -26,8 +26,8 @@ PAST = (
 )
 
 
-def retry(**fields):
-    return Retry(reason="x", not_before=at(100 + HOUR), **fields)
+def retry(cause, attempt):
+    return Retry(reason="x", not_before=at(100 + HOUR), cause=RetryCause(cause), attempt=attempt)
 
 
 def status_at(time: float) -> JobStatus:
@@ -59,11 +59,13 @@ def test_of_a_row_of_changes_only_those_of_the_future_happened_now():
 @pytest.mark.parametrize(
     ("waits", "longest"),
     [
-        (retry(attempt=1), 2),
-        (retry(attempt=3), 5),
-        (retry(attempt=30), 61),
-        (retry(attempt=1, size=2), 90),
-        (retry(attempt=4, waits_for="Nodes"), 720),
+        (retry("PodFailed", 1), 2),
+        (retry("PodLost", 3), 5),
+        (retry("PodFailed", 30), 61),
+        (retry("FailedCreate", 9), 450),
+        (retry("Unschedulable", 3), 180),
+        (retry("NodesNotProvisioned", 4), 360),
+        (retry("PodsNotStarted", 1), 90),
     ],
 )
 def test_a_try_waits_no_longer_than_one_of_its_kind_can(waits, longest):
@@ -72,7 +74,8 @@ def test_a_try_waits_no_longer_than_one_of_its_kind_can(waits, longest):
 
 
 def test_the_longest_wait_of_all_is_left_as_it_is():
-    status = make_status(retry=Retry(reason="x", not_before=at(100 + 5400), attempt=9, size=2))
+    waits = Retry(reason="x", not_before=at(100 + 5400), attempt=9, size=2, cause=RetryCause.PODS_NOT_STARTED)
+    status = make_status(retry=waits)
     assert not_ahead(status, NOW) is status
 
 

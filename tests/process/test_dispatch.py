@@ -9,8 +9,8 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.writes.dispatch import Dispatcher
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SECONDS
-from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape
@@ -55,7 +55,7 @@ def dispatch(actor: Any, plan: Plan, *, ledger: Any = None, done: Any = lambda _
         actor=actor,
         shapes=Shapes(),
         ledger=ledger,
-        troubles=Troubles(),
+        failed_writes=FailedWrites(),
         metrics=Metrics(),
         dropped_fields=DroppedFields("jobs"),
         fresh=lambda: True,
@@ -84,7 +84,7 @@ async def test_only_trouble_is_warned_of(caplog, error, warnings):
     caplog.set_level(logging.INFO)
     dispatcher = await failed_write(error)
     assert [record.levelno >= logging.WARNING for record in caplog.records].count(True) == warnings
-    assert (dispatcher.troubles.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
+    assert (dispatcher.failed_writes.of(make_job().uid).wait(0.0) > 0) == bool(warnings)
 
 
 async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_once_its_status_says_so():
@@ -94,13 +94,13 @@ async def test_a_job_that_the_api_server_took_no_more_pods_of_is_in_no_trouble_o
     dispatcher = dispatch(Noted(), plan, done=lambda _: done.set())
     await done.wait()
     done.clear()
-    dispatcher.troubles.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
+    dispatcher.failed_writes.add(job, PodRefused(Forbidden("exceeded quota", status=403), role="worker"), 0.0)
     dispatcher.fresh = lambda: False
     await asyncio.sleep(1.0)
     meta = Meta(name=job.name, namespace=job.namespace, uid=job.uid, resource_version="1")
     dispatcher.start(objects.CustomObject(metadata=meta, status=objects.EMPTY), job, plan)
     await done.wait()
-    assert dispatcher.troubles.of(job.uid).blocked == ""
+    assert dispatcher.failed_writes.of(job.uid).blocked == ""
 
 
 async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_room():
@@ -116,13 +116,17 @@ async def test_of_a_plan_that_is_cut_short_only_pods_that_may_exist_still_take_r
 
 
 class Noted:
-    """An actor that does everything at once; `told` says of each plan whether the status went with it."""
+    """An actor that does everything at once; `told` says of each plan whether the status went with it, and `events`
+    are all of theirs.
+    """
 
     def __init__(self) -> None:
         self.told: list[bool] = []
+        self.events: list[Event] = []
 
-    async def carry_out(self, *_args: Any, writes_status: bool, **_options: Any) -> None:
+    async def carry_out(self, _job: Any, plan: Plan, *, writes_status: bool, **_options: Any) -> None:
         self.told.append(writes_status)
+        self.events += plan.events
 
 
 class Handed:
@@ -175,6 +179,14 @@ async def test_so_is_that_the_whole_group_runs_and_whatever_comes_with_an_event(
     assert handed.actor.told == [True]
     await handed.start({"gpus": 0}, events=(Event("Told", "Something happened."),))
     assert handed.actor.told == [True]
+
+
+async def test_what_is_told_of_a_job_that_waits_for_its_next_try_comes_with_its_events() -> None:
+    """The next plan starts from that status, and has them no more."""
+    handed, grows = Handed(), Event("ScaledUp", "Grows from 1 to 2 pods.")
+    handed.dispatcher.failed_writes.add(handed.job, Unreachable("no answer"), inf)
+    await handed.start({"targetReplicas": 1}, events=(grows,))
+    assert (handed.actor.told, handed.actor.events) == ([True], [grows])
 
 
 async def test_where_the_service_leads_does_not_wait_and_the_status_does() -> None:

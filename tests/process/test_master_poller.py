@@ -159,14 +159,14 @@ async def test_since_when_a_master_is_silent_counts_only_while_it_is_asked_often
     async with launcher(SAID) as port, anybody(failing) as (wrong, _):
         listener.follow(port, eager=False)
         await listener.news(at=0)
-        assert listener.poller.heard("job") is None
+        assert listener.poller.answered("job") is None
         await asyncio.sleep(7.5)
         listener.follow(wrong)
         await asyncio.sleep(2)
-        assert listener.poller.heard("job") == NOW + 7.5
+        assert listener.poller.answered("job") == NOW + 7.5
         listener.follow(port)
         await asyncio.sleep(1)
-        assert listener.poller.heard("job") == NOW + 9.5
+        assert listener.poller.answered("job") == NOW + 9.5
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
@@ -176,9 +176,9 @@ async def test_a_step_of_the_clock_makes_no_master_look_silent(listener, step):
         await listener.news(at=0)
         await asyncio.sleep(2.5)
         listener.stepped += step
-        assert 0 <= time.time() + step - listener.poller.heard("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
         await asyncio.sleep(20)
-        assert 0 <= time.time() + step - listener.poller.heard("job") <= 1
+        assert 0 <= time.time() + step - listener.poller.answered("job") <= 1
         assert listener.poller.report("job").silent_since is None
 
 
@@ -192,7 +192,7 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
         await listener.news(at=ANSWER_SECONDS)  # all places are taken at first
         for _ in range(20):
             await asyncio.sleep(1.5)
-            assert listener.poller.heard("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
+            assert listener.poller.answered("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
 
 
 async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):

@@ -28,7 +28,7 @@ from elastic_operator.plan.facts.snapshot import Node, PendingPod
 from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MAX_REST_SECONDS
 from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pod import Rest
 from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -47,7 +47,7 @@ class World:
     nodes: Store[objects.Node] = field(default_factory=Store)
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
-    barred: dict[str, Barred] = field(default_factory=dict)
+    rest: dict[str, Rest] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
@@ -63,7 +63,7 @@ class World:
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
             bulkhead=Bulkhead(),
-            barred=lambda uid: self.barred.get(uid),
+            rest=lambda uid: self.rest.get(uid),
             makes_way=lambda node: node in self.emptied,
         )
 
@@ -341,16 +341,16 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
-    world = World(barred={"u": Barred(NOW + 30, "it cannot be nominated: forbidden")})
+    world = World(rest={"u": Rest(NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
     assert world.look().unplannable == "it cannot be nominated: forbidden"
     assert world.pending_pods.again_at == NOW + 30
-    world.barred.clear()
+    world.rest.clear()
     assert world.look().unplannable == ""
 
 
 def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominated_by_us():
-    world = World(barred={"u": Barred(NOW + 30, "it cannot be nominated: no quorum")})
+    world = World(rest={"u": Rest(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
     assert (pod.nominated, pod.promised, pod.unplannable) == ("n1", True, "")

@@ -24,11 +24,12 @@ from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
+from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read import bulkhead
@@ -43,6 +44,7 @@ from elastic_operator.tools.recording import record
 from tests.api.jobs import make_job, make_template, with_gpus
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.build import node, owner, pod
+from tests.kit.calls import calls_of
 
 START = 1_800_000_000.0
 STARTED = "2027-01-15T08:00:00Z"
@@ -72,7 +74,7 @@ class World:
         self.ledger = Ledger(job_of=self.stores.jobs.get, parse=parse_pod_name, now=lambda: self.now)
         self.stores.jobs.subscribe(self._job_comes_or_goes)
         self.stores.pods.subscribe(self.ledger.pod_changed)
-        self.troubles, self.refused = Troubles(), set[str]()
+        self.failed_writes, self.refused = FailedWrites(), set[str]()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -88,7 +90,7 @@ class World:
             "may_take": lambda job: job.name not in self.refused,
             "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
-        return StoredWorld(reader, logs.with_logs, self.troubles, **passed)
+        return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
 
     def look(self) -> Observed:
         observed = self.planner.observe(self.stored.look(self.now))
@@ -202,12 +204,12 @@ class World:
     def trouble(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
         if obs is not None:
-            self.troubles.add(obs.job, Unreachable("no answer in time"), self.now)
+            self.failed_writes.add(obs.job, Unreachable("no answer in time"), self.now)
 
     def trouble_ends(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
         if obs is not None:
-            self.troubles.clear(obs.job)
+            self.failed_writes.clear(obs.job)
 
     def is_refused(self, job: str, refused: bool) -> None:
         (self.refused.add if refused else self.refused.discard)(job)
@@ -342,6 +344,41 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
                 for planner, found in ((world.planner, remembered), (Planner(), fresh))
             ]
             assert plans[0] == plans[1]
+
+
+@given(st.lists(st.tuples(happenings, st.sampled_from((0.0, 1.0, 20.0, inf))), max_size=30))
+def test_exactly_those_jobs_need_plans_that_look_otherwise_or_whose_plan_is_due(history):
+    """Each plan that is made is due again after that time; the clock of plans is the world's here."""
+    world = two_jobs(masters=True)
+    for (what, *how), lasts in history:
+        getattr(world, what)(*how)
+        decisions = world.decide()
+        all_obs = decisions.observed.obs
+        plans = {uid: world.planner.planned(uid) for uid in all_obs}
+        needed = {
+            uid
+            for uid, plan in plans.items()
+            if decisions.is_new or plan is None or not plan.is_current(all_obs[uid], world.now)
+        }
+        assert set(world.planner.may_need_plans(decisions, world.now)) == needed
+        dues = [plan.due for plan in world.planner.all_planned() if plan.due > -inf]
+        assert world.planner.next_due() == min(dues, default=inf)
+        for uid in sorted(needed)[:1]:
+            world.planner.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
+
+
+def test_a_pass_in_which_nothing_changes_looks_at_no_job():
+    def calls(jobs: int) -> int:
+        world = World()
+        world.node("n1", 100, True, False)
+        for index in range(jobs):
+            world.job(f"job-{index}", 3, STATUSES[2], "")
+            world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
+        for obs in world.decide().observed.obs.values():
+            world.planner.note(Planned(obs, None, inf, obs.status))
+        return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
+
+    assert calls(40) == calls(10)
 
 
 @given(st.lists(happenings, max_size=30))

@@ -131,7 +131,7 @@ def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_ans
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), KeyError("a mistake of ours")])
-def test_what_is_barred_is_another_answer_while_a_job_may_not_take(error: Exception) -> None:
+def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Exception) -> None:
     """So a pass knows without asking about each job."""
 
     async def story() -> None:

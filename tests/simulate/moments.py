@@ -13,7 +13,7 @@ from elastic_operator.cluster import events
 from elastic_operator.loop import controller, reason_messages, reconciler
 from elastic_operator.loop.reclaim import eviction_limiter, making_way, trials
 from elastic_operator.loop.writes import dispatch, status_times
-from elastic_operator.loop.writes import troubles as backoff
+from elastic_operator.loop.writes import failed_writes as backoff
 from elastic_operator.read import bulkhead
 from tests.kit.virtual_time import START
 

@@ -16,9 +16,9 @@ from elastic_operator.plan.allocation import allocate as allocating
 from elastic_operator.plan.allocation import assignments, roster, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.preemption import preempt, victims
+from elastic_operator.plan.allocation.preemption import candidates, preempt
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.preemption.victims import Unit, Victims, preempt_units
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
@@ -172,9 +172,9 @@ class _Unasked(Taking):
         return _Unasked(self.taker, self.need, growing=self.growing)
 
 
-def _foreign_pods_are_not_asked(victims: Victims, need: int) -> Taking | None:
-    kind, taker = _Unasked if victims._taker.is_pending_pod else Taking, victims._taker.account
-    return kind(taker, need, growing=victims._growing) if taker else None
+def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> Taking | None:
+    kind, taker = _Unasked if candidates._taker.is_pending_pod else Taking, candidates._taker.account
+    return kind(taker, need, growing=candidates._growing) if taker else None
 
 
 def _nominates_later(nominator: Nominator, job_uid: str) -> None:
@@ -255,12 +255,12 @@ MUTANTS: Mapping[str, Mutant] = {
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
     "the order of the input decides": _told(_as_old_as_they_come),
     "everybody may take from everybody": _instead((Taking, "may", _always)),
-    "whole jobs are taken whatever their priority": _instead((victims.Victims, "_may_go_whole", _always)),
+    "whole jobs are taken whatever their priority": _instead((candidates.Candidates, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
         (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
-    "foreign pods need no right": _instead((Victims, "taking", _foreign_pods_are_not_asked)),
+    "foreign pods need no right": _instead((Candidates, "taking", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),

@@ -285,7 +285,7 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         second = add_job(world, "green", minReplicas=1, maxReplicas=24)
         await world.advance(30)
         uid = second["metadata"]["uid"]
-        world.operator.controller.reconciler.dispatcher.troubles.add(
+        world.operator.controller.reconciler.dispatcher.failed_writes.add(
             world.operator.controller.reconciler.making_way._seen[uid].job,
             Unreachable("no answer"),
             world.moments.monotonic() + 20,

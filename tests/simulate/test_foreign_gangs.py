@@ -162,6 +162,7 @@ def test_a_place_is_kept_until_those_who_make_way_have_gone_however_long_that_ta
         await world.advance(40)
         assert (bound(world, gang), len(evicted.times)) == (0, 2 * GPUS)
         world.machines.let_go = True
+        await world.settle()
         await world.advance(600)
         assert (bound(world, gang), len(evicted.times)) == (2, 2 * GPUS)
         assert not [event for event in world.server.all(kinds.EVENTS) if event["reason"] == "ReservationExpired"]

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from functools import partial
 from random import Random
+from types import FunctionType, MethodType
 from typing import Any
 
+from elastic_operator.cluster.events import EventRecorder
+from elastic_operator.cluster.store import Store
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.read.pending.gang_places import GangPlaces
+from tests.simulate import server as kinds
 from tests.simulate.moments import Moments
+from tests.simulate.test_bulkheads import add_job, lived, pods_of
+from tests.simulate.test_eviction_limits import teams
 from tests.simulate.world import World
 
 OF_OTHERS = (Controller, GangPlaces, Metrics)
 """These forget other things than jobs."""
+
+
+NOT_BY_JOB = (Store, EventRecorder, JobTimes)
+"""These forget by number or time, or outlive a leader's loop (docs/internals.md)."""
 
 
 def parts_of(thing: Any) -> list[Any]:
@@ -31,6 +45,58 @@ def test_every_memory_of_jobs_is_in_the_list_that_each_pass_goes_through() -> No
     controller = World(Moments(), Random(1)).operator.controller
     found = {type(one) for one in parts_of(controller) if hasattr(one, "keep_only")}
     assert found - set(OF_OTHERS) == {type(one) for one in controller.of_jobs}
+
+
+def things_in(thing: Any) -> Iterator[tuple[str, Any]]:
+    """What hangs on the thing, by its name there: attributes, items, and what a function works with."""
+    if isinstance(thing, Mapping):
+        for key, value in list(thing.items()):
+            yield from ((f"[{key!r}]", value), ("key", key))
+    elif isinstance(thing, (list, tuple, Set, deque)):
+        yield from (("[]", one) for one in list(thing))
+    elif isinstance(thing, partial):
+        yield from (("of", one) for one in (thing.func, *thing.args, *thing.keywords.values()))
+    elif isinstance(thing, MethodType):
+        yield "self", thing.__self__
+    elif isinstance(thing, FunctionType):
+        yield from (("cell", cell.cell_contents) for cell in thing.__closure__ or ())
+    elif type(thing).__module__.startswith("elastic_") and not isinstance(thing, NOT_BY_JOB):
+        slots = [name for one in type(thing).__mro__ for name in getattr(one, "__slots__", ())]
+        names = [*getattr(thing, "__dict__", {}), *slots]
+        yield from ((f".{name}", getattr(thing, name)) for name in names if hasattr(thing, name))
+
+
+def places_of(uids: Set[str], thing: Any) -> list[str]:
+    """Where one of these uids is a key, or a part of one, in anything that hangs on the thing."""
+    found, seen, left = list[str](), {id(thing): thing}, [("", thing)]
+    while left:
+        path, one = left.pop()
+        for name, inner in things_in(one):
+            if isinstance(inner, str):
+                if inner in uids and isinstance(one, (Mapping, Set, tuple)):
+                    found.append(path)
+            elif id(inner) not in seen:
+                seen[id(inner)] = inner
+                left.append((path + name, inner))
+    return found
+
+
+def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
+    async def story(world: World) -> None:
+        stays = teams(world, red=4)
+        await world.advance(30)
+        gone = add_job(world, "red", minReplicas=2, maxReplicas=4)
+        await world.advance(60)
+        pods = pods_of(world, gone)
+        assert len(pods) == 4
+        uids = {one["metadata"]["uid"] for one in (gone, *pods)}
+        assert any(place.endswith(".roster._by_uid") for place in places_of(uids, world.operator.controller))
+        world.server.remove(kinds.JOBS, gone)
+        await world.advance(1800)
+        assert pods_of(world, stays)
+        assert places_of(uids, world.operator.controller) == []
+
+    lived(story)
 
 
 def test_a_leader_that_ends_leaves_no_listener_in_the_stores_that_outlive_it() -> None:

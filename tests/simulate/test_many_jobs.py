@@ -59,6 +59,21 @@ def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_s
         lived(story)
 
 
+def test_a_new_leader_acts_first_where_a_pod_is_to_come() -> None:
+    async def story(world: World) -> None:
+        with_jobs(world, JOBS)
+        await world.come_to_rest()
+        *_, last = world.operator.stores.jobs
+        (lost,) = (pod for pod in world.server.all(kinds.PODS) if owner_of(pod)["name"] == last.metadata.name)
+        world.server.remove(kinds.PODS, lost)
+        world.operator.controller.forget()
+        await world.run_pass()
+        assert last.metadata.name in owners(world)
+
+    with patch.object(reconciler, "MAX_PLANS", AT_ONCE):
+        lived(story)
+
+
 def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_looked_at():
     async def story(world: World) -> None:
         with_jobs(world, JOBS, suspend=True)
@@ -83,7 +98,7 @@ def test_no_plan_is_made_from_a_spec_that_has_changed_since_the_job_was_last_loo
         lived(story)
 
 
-def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
+def test_all_jobs_are_decided_on_again_in_time_some_of_them_at_a_time():
     async def story(world: World) -> None:
         with_jobs(world, JOBS)
         await world.come_to_rest()
@@ -91,7 +106,7 @@ def test_what_is_decided_again_every_two_minutes_is_so_some_jobs_at_a_time():
         observe = noted(planner.observe, lambda job, *_: job.name, looked)
         reconcile = noted(planner.reconcile, lambda seen, *_: seen.job.name, plans)
         with patch.object(planner, "observe", observe), patch.object(planner, "reconcile", reconcile):
-            for _ in range(130):
+            for _ in range(int(reconciler.RESYNC_SECONDS) + 10):
                 before = len(looked), len(plans)
                 world.moments.passed += 1.0
                 await world.operator.run_pass()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from elastic_api.job import JobSpec
 from elastic_api.policy import PolicySpec
-from elastic_api.status import Condition, JobStatus, LastFailure, Retry
+from elastic_api.status import Condition, JobStatus, LastFailure, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import (
@@ -106,7 +106,7 @@ STATUSES = st.sampled_from(
         JobStatus(
             incarnation=3,
             start_time=NOON,
-            retry=Retry(reason="it failed", not_before=NOON, size=2, waits_for="Nodes"),
+            retry=Retry(reason="it failed", not_before=NOON, size=2, waits_for="Nodes", cause=RetryCause.POD_FAILED),
             last_failure=LastFailure(time=NOON, pod="p", exit_code=-9, log_tail=["one"]),
             conditions=[Condition(type="Ready", status="False", reason="Failed", last_transition_time=NOON)],
         ),

@@ -228,6 +228,7 @@ STORIES: dict[str, Story] = {
     ),
     "connections are refused while a job waits for its next try": (
         Row("an operator leads", (nodes(2, 2), replica()), (leads(0),)),
+        Row("kopf, which starts after the first pass, watches jobs", stays=0.5),
         Row("a job comes that gets nothing", (fault(refuse=True), job(small=2, big=3)), stays=8, comes=(leads(0),)),
         Row("it was not tried over and over", comes=(lambda world: 1 < len(world.replicas[0].writes()) < 14,)),
         Row("the job runs", (heal(),), (settled("toy", 3), leads(0)), within=20),

@@ -20,7 +20,7 @@ echo :4
 
 
 class Shell(StrEnum):
-    """Who completes."""
+    """The shells that complete commands, and kubectl, which asks a program."""
 
     BASH = "bash"
     ZSH = "zsh"

@@ -207,7 +207,7 @@ class Seen:
 
     @property
     def name(self) -> str:
-        """The job's."""
+        """The name of the job."""
         name: str = self.job["metadata"]["name"]
         return name
 

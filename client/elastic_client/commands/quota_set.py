@@ -182,7 +182,7 @@ def _shown(number: int | None) -> str:
 
 
 def _amount(field: Field, text: str) -> Amount:
-    """Raises ClientError, USAGE."""
+    """The amount in the text of that flag. Raises ClientError, USAGE."""
     match = _AMOUNT.fullmatch(text.strip())
     none = " or none" if field.absent is None else ""
     if match is None or (match["number"] == NO_LIMIT and not none):

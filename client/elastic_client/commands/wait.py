@@ -199,7 +199,7 @@ class Bar:
         self.task = progress.add_task(f"job {job}", total=None)
 
     def update(self, report: JobReport) -> None:
-        """Text and length."""
+        """Show what is told of the job now, and how far its bar is."""
         text = printable(f"job {self.job}: {told_of(report)}")
         done, total = report.job.progress_percentage, 100
         if done is None:

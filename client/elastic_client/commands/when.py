@@ -188,7 +188,7 @@ def _asked(**flags: Any) -> Mapping[str, Any]:
 
 
 def _refuse_flags_beside_a_file(context: typer.Context) -> None:
-    """Raises ConvertError."""
+    """Refuse flags that describe a job where a file does. Raises ConvertError."""
     from elastic_client.convert.converted import ConvertError
 
     mine = {"filename", "timeout", "output"}

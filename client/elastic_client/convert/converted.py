@@ -72,7 +72,7 @@ class Report:
             self.lose(path, UNKNOWN, value)
 
     def converted(self, manifest: dict[str, Any]) -> Converted:
-        """The result."""
+        """That manifest, with what was kept, lost and noted so far."""
         return Converted(manifest, tuple(self.kept), tuple(self.lost), tuple(self.notes))
 
 

@@ -128,7 +128,7 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx."""
+    """5xx: the server could not answer, or something that it needs did not."""
 
     remedy = Remedy.WAIT
 

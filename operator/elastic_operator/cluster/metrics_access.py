@@ -87,7 +87,7 @@ class MetricsAccess:
             del self._verdicts[next(refused, next(iter(self._verdicts)))]
 
     async def _ask(self, token: str) -> Verdict:
-        """Raises ClusterError."""
+        """The API server's verdict on the token: whose it is, and whether that account may. Raises ClusterError."""
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = _status(await self._session.post(_TOKENS, review))
         if not status.get("authenticated"):

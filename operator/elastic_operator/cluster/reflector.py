@@ -20,11 +20,12 @@ import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages, waited_for
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
-from elastic_operator.cluster.wire import BareMeta, List, decode_bare, decode_event, decode_list
+from elastic_operator.cluster.wire import BareMeta, decode_bare, decode_event
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
@@ -37,12 +38,10 @@ DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 RESOURCE_QUOTAS = "/api/v1/resourcequotas"
 ENDPOINT_SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 
-PAGE = 500
 INACTIVITY_SECONDS = 70.0
 """The API server sends a bookmark about once a minute to a watch that asks for bookmarks."""
 ABSENT_SECONDS = 10.0
 """How often a kind is asked for that the server does not serve yet."""
-LIST_SECONDS = 60.0
 _WATCH_SECONDS = (240, 480)
 """The server ends a watch after a random time in this range, so that not all end at once."""
 _YIELD_EVERY = 200
@@ -109,6 +108,7 @@ class Reflector(Generic[T]):
         self._revision = ""
         self._highest = 0
         self._silences = 0
+        self._running = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -121,6 +121,7 @@ class Reflector(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled. `synced` is set by the first complete list."""
+        self._running = True
         while True:
             try:
                 if not self._revision:
@@ -142,13 +143,33 @@ class Reflector(Generic[T]):
     async def catch_up(self) -> None:
         """Make the store at least as new as this call, whatever the watch does. Tries until the server answers."""
         backoff = Backoff()
+        if self._running:
+            await waited_for(self.synced, FIRST_LIST_SECONDS)
         while True:
             try:
-                return await self._list()
+                if not (self.synced.is_set() and await self._is_up_to_date()):
+                    await self._list()
             except ClusterError as error:
                 if self._is_absent(error):
-                    return None
+                    return
                 await asyncio.sleep(backoff.next(at_least=error.retry_after))
+            else:
+                return
+
+    async def _is_up_to_date(self) -> bool:
+        return await is_up_to_date(
+            self.store,
+            self._session,
+            self.path,
+            newest=self._newest(),
+            within=self._namespace,
+            params=self._params,
+            size=self._page,
+        )
+
+    def _newest(self) -> int:
+        """No list is older, because all that was heard was heard before it was asked for, unless history restarts."""
+        return max(self._highest, self.store.newest(within=self._namespace))
 
     def _is_absent(self, error: ClusterError) -> bool:
         """Whether the server has just answered that it does not serve this kind; then there are no such objects."""
@@ -177,13 +198,10 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.stats.relists += self.synced.is_set()
-        # A list is never older than what was heard before it was asked for, unless the history itself restarted.
-        floor = max(self._highest, self.store.newest(within=self._namespace))
+        floor = self._newest()
         seen: set[str] = set()
         anew: list[T] = []
-        cont = ""
-        while True:
-            page = await self._get_page(cont)
+        async for page in pages(self._session, self.path, params=self._params, size=self._page):
             revision = page.metadata.resource_version
             restarted = int(revision) < floor
             for raw in page.items or ():
@@ -191,9 +209,6 @@ class Reflector(Generic[T]):
                 seen.add(meta.uid)
                 if obj is not None:
                     (anew.append if restarted else self.store.observe)(obj)
-            cont = page.metadata.continue_
-            if not cont:
-                break
             await asyncio.sleep(0)
         if restarted:
             logger.warning("history restarted path=%s revision=%s known=%d", self.path, revision, floor)
@@ -204,10 +219,6 @@ class Reflector(Generic[T]):
         self._absent = False
         self._advance(revision)
         self.synced.set()
-
-    async def _get_page(self, cont: str) -> List:
-        params = self._params | {"limit": str(self._page)} | ({"continue": cont} if cont else {})
-        return decode_list(await self._session.get_bytes(self.path, params=params, timeout=LIST_SECONDS))
 
     async def _watch(self) -> None:
         """Watch until the server ends it. A watch that ends at once or without news counts as a failure: the pause

@@ -157,11 +157,14 @@ class Session:
         return _object(await self.get_bytes(path, params=params, timeout=timeout))
 
     async def get_bytes(
-        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
+        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS, accept: str = ""
     ) -> bytes:
-        """GET a body as it is, within `timeout` seconds. Raises ApiError, Unreachable."""
+        """GET a body as it is, within `timeout` seconds. Raises ApiError, Unreachable.
+
+        `accept` is the media type to ask for, "" for the server's own choice.
+        """
         limits = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
-        headers = await self._headers()
+        headers = await self._headers() | ({"Accept": accept} if accept else {})
         async with self._request("GET", path, params=params, timeout=limits, headers=headers) as response:
             return await response.read()
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from elastic_operator.cluster.meta import Meta
+from elastic_operator.cluster.wire import BareMeta
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ class Store(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self.revision = 0
         """Raised with each change."""
+        self.membership = 0
+        """Raised when an object comes or goes."""
         self.on_error: Callable[[], None] = lambda: None
         """Called for each error of the operator's own at one of these objects."""
 
@@ -73,6 +76,11 @@ class Store(Generic[T]):
         """All objects, as they are now."""
         return tuple(self._by_uid.values())
 
+    def is_as_new(self, meta: Meta | BareMeta) -> bool:
+        """Whether this state of an object, a later one or its deletion is known."""
+        known = self._by_uid.get(meta.uid)
+        return self._is_buried(meta) or (known is not None and _rv(known) >= int(meta.resource_version))
+
     def subscribe(self, listener: Listener[T]) -> Callable[[], None]:
         """Call `listener` at each change from now on, and now for each object that is there already.
 
@@ -86,11 +94,9 @@ class Store(Generic[T]):
     def observe(self, obj: T) -> None:
         """Take in an object from a list, a watch or a write's answer. Older states than the known one are ignored."""
         meta = obj.metadata
-        if self._is_buried(meta):
+        if self.is_as_new(meta):
             return
         old = self._by_uid.get(meta.uid)
-        if old is not None and _rv(old) >= _rv(obj):
-            return
         namesake = self._by_name.get(_name(obj))
         if namesake is not None and namesake.metadata.uid != meta.uid:
             # Two objects never share a name, so the deletion of the older one is news still to come.
@@ -151,7 +157,7 @@ class Store(Generic[T]):
         """The objects of that namespace; all for ""."""
         return tuple(obj for obj in self._by_uid.values() if not namespace or obj.metadata.namespace == namespace)
 
-    def _is_buried(self, meta: Meta) -> bool:
+    def _is_buried(self, meta: Meta | BareMeta) -> bool:
         tombstone = self._tombstones.get(meta.uid)
         return tombstone is not None and int(meta.resource_version) <= tombstone[0]
 
@@ -172,6 +178,7 @@ class Store(Generic[T]):
 
     def _notify(self, old: T | None, new: T | None) -> None:
         self.revision += 1
+        self.membership += old is None or new is None
         for listener in self._listeners:
             self._call(listener, old, new)
 

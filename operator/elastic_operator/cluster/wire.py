@@ -27,7 +27,7 @@ class Event(msgspec.Struct):
 
 
 class BareMeta(msgspec.Struct, rename="camel"):
-    """The metadata by which bookmarks, deletions and unreadable objects are known."""
+    """The metadata by which bookmarks, deletions, unreadable objects and those in a list of metadata are known."""
 
     resource_version: str
     uid: str = ""
@@ -40,6 +40,9 @@ class Bare(msgspec.Struct):
 
     metadata: BareMeta
 
+
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"
+"""The media type of a list whose objects have only their metadata."""
 
 decode_list = msgspec.json.Decoder(List).decode
 decode_event = msgspec.json.Decoder(Event).decode

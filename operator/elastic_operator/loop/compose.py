@@ -19,7 +19,7 @@ from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Planner
@@ -53,7 +53,7 @@ def make_controller(
         on_plan: Called with each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
-    awake, bulkhead, troubles = asyncio.Event(), Bulkhead(metrics.count_error), Troubles()
+    awake, bulkhead, failed_writes = asyncio.Event(), Bulkhead(metrics.count_error), FailedWrites()
     reader = Reader(
         stores,
         ledger,
@@ -61,7 +61,7 @@ def make_controller(
         clock=clock,
         bulkhead=bulkhead,
         dropped_fields=actor.dropped_fields,
-        barred=lambda uid: nominator.barred(uid),
+        rest=lambda uid: nominator.rest(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
@@ -94,12 +94,12 @@ def make_controller(
     world = StoredWorld(
         reader,
         logs.with_logs,
-        troubles,
-        poller.report,
-        poller.heard,
-        survivors.group,
-        trials.may_take,
-        trials.may_not_take,
+        failed_writes,
+        report=poller.report,
+        answered=poller.answered,
+        group=survivors.group,
+        may_take=trials.may_take,
+        may_not_take=trials.may_not_take,
         news=(poller.touched, survivors.touched),
         seen=trials.see,
     )
@@ -107,7 +107,7 @@ def make_controller(
         actor=actor,
         shapes=reader.shapes,
         ledger=ledger,
-        troubles=troubles,
+        failed_writes=failed_writes,
         metrics=metrics,
         dropped_fields=actor.dropped_fields,
         fresh=fresh,
@@ -117,30 +117,30 @@ def make_controller(
         refused=trials.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
-    making_way = MakingWay(trials, nominator, limiter, stores.pods, logs.reads)
+    making_way = MakingWay(trials=trials, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads)
     reconciler = Reconciler(
-        planner,
-        world,
-        dispatcher,
-        making_way,
+        planner=planner,
+        world=world,
+        dispatcher=dispatcher,
+        making_way=making_way,
         poller=poller,
         survivors=survivors,
         wake=awake.set,
         on_plan=on_plan,
         with_forecast=forecasts.with_forecast,
     )
-    read, heard = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (trials, making_way, troubles, dispatcher.status_times)
-    of_jobs = (*read, *heard, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
+    read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
+    of_writes = (trials, making_way, failed_writes, dispatcher.status_times)
+    of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
-        world,
-        planner,
-        reconciler,
-        limiter,
-        nominator,
-        trials,
-        forecasts,
-        ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
+        world=world,
+        planner=planner,
+        reconciler=reconciler,
+        limiter=limiter,
+        nominator=nominator,
+        trials=trials,
+        forecasts=forecasts,
+        reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,

@@ -2,7 +2,7 @@
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every two minutes, whatever the watches say.
+others. Everything is decided again every ten minutes, whatever the watches say.
 
 Where much is new, it is read before the pass, with turns of the event loop in between.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
@@ -28,10 +28,14 @@ from elastic_operator.loop.storm_delay import StormDelay
 from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.planner import Decisions, Planner
+from elastic_operator.plan.planner import Decisions, Observed, Planner
 
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT_SECONDS = 120.0
+"""A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
+due, even if nobody has said when.
+"""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
@@ -48,22 +52,22 @@ class Controller:
 
     def __init__(
         self,
+        *,
         world: StoredWorld,
         planner: Planner,
-        jobs: Reconciler,
+        reconciler: Reconciler,
         limiter: EvictionLimiter,
         nominator: Nominator,
         trials: Trials,
         forecasts: Forecasts,
         reports: ReclaimReports,
-        *,
         metrics: Metrics,
         clock: ServerClock,
         awake: asyncio.Event,
         on_decisions: Callable[[Decisions | None], None],
         of_jobs: Sequence[OfJobs],
     ) -> None:
-        self.world, self.planner, self.reconciler = world, planner, jobs
+        self.world, self.planner, self.reconciler = world, planner, reconciler
         self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
         self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
@@ -74,6 +78,8 @@ class Controller:
         """Of the last pass."""
         self._resync_at, self._storm_delay = 0.0, StormDelay()
         self._to_resync: list[str] = []
+        self._present: Collection[str] | None = None
+        """The jobs (uids) that were there when those that were gone were last forgotten."""
 
     @property
     def policy_of(self) -> Mapping[str, str]:
@@ -148,8 +154,7 @@ class Controller:
             observed, allocation = decisions.observed, decisions.allocation
             if decisions.is_new:
                 self._report(lambda: self._take_note(decisions, now))
-            for memory in self.of_jobs:
-                memory.keep_only(observed.obs.keys())
+            self._forget_absent(observed)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.trials.ask_next()
@@ -158,7 +163,7 @@ class Controller:
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
-        return max(0.01, min(due, at, self._ledger.next_expiry()))
+        return max(0.01, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report(self, report: Callable[[], None]) -> None:
         """Report what was decided. An error in a report must not keep any job from its pods (88)."""
@@ -183,6 +188,14 @@ class Controller:
         self.reconciler.reason_messages.later(allocation)
         self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
 
+    def _forget_absent(self, observed: Observed) -> None:
+        """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
+        present = self.world.jobs()
+        if present is not self._present:
+            self._present = present
+            for memory in self.of_jobs:
+                memory.keep_only(observed.obs.keys())
+
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""
         pending_pods = self.world.reader.pending_pods
@@ -197,6 +210,7 @@ class Controller:
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
+            self._present = None
         most = reconciler.MAX_PLANS
         some, self._to_resync = self._to_resync[:most], self._to_resync[most:]
         self.world.forget_some(some)
@@ -204,7 +218,7 @@ class Controller:
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Decide everything again."""
+        """Forget what was read and decided, so that the next pass does all of it again."""
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.memory import Remembered, Touched, drop_absent
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
@@ -54,7 +54,8 @@ class StoredWorld:
         self,
         reader: Reader,
         with_logs: Callable[[str, str, tuple[OwnPod, ...]], tuple[OwnPod, ...]],
-        troubles: Troubles,
+        failed_writes: FailedWrites,
+        *,
         report: Callable[[str], Report | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
@@ -63,7 +64,7 @@ class StoredWorld:
         news: Sequence[Touched[str]] = (),
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
-        self.reader, self._with_logs, self._troubles = reader, with_logs, troubles
+        self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
         self._report, self._answered, self._group, self._may_take = report, answered, group, may_take
         self._may_not_take, self._news, self._seen = may_not_take, news, seen
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
@@ -73,21 +74,21 @@ class StoredWorld:
         self._bare: Remembered[object, Job] = Remembered()
         """Jobs that are set aside, or deleted and still there."""
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
-        self._aside: AbstractSet[tuple[str, bool]] = frozenset()
+        self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
         self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
         self._touched: Collection[str] | None = None
-        self._end_touching = self._stores.jobs.subscribe(self._touch)
+        self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
         """Hear of no more changes: the stores outlive a leader's term."""
-        self._end_touching()
+        self._end_subscription()
         self.reader.external_changes.close()
 
-    def _touch(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
+    def _job_changed(self, old: objects.CustomObject | None, new: objects.CustomObject | None) -> None:
         self._changed.add(*(body.metadata.uid for body in (old, new) if body is not None))
 
     @property
@@ -114,16 +115,17 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        may_not_take, aside = self._may_not_take(), self._bulkhead.distrusted()
+        may_not_take, distrusted = self._may_not_take(), self._bulkhead.distrusted()
         jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
-        self._changed.add(*jobs, *(uid for uid, _ in aside ^ self._aside))
+        self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.answered()
-        self._may_not_take_before, self._aside = may_not_take, aside
-        taken = [self._changed.take(), *(news.take() for news in self._news), self._restless, self._troubles.uids()]
+        self._may_not_take_before, self._distrusted = may_not_take, distrusted
+        news = (each.take() for each in self._news)
+        taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
         if pods is None or None in taken:
             return None
@@ -140,7 +142,7 @@ class StoredWorld:
         return self
 
     def forget(self) -> None:
-        """Read everything again."""
+        """Forget the jobs that were read, so that the next look reads all of them."""
         self._known.clear()
         self._changed.everything()
 
@@ -155,9 +157,9 @@ class StoredWorld:
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
         jobs = self._stores.jobs
-        if self._mine[0] != jobs.revision:
+        if self._mine[0] != jobs.membership:
             mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
-            self._mine = jobs.revision, mine.keys()
+            self._mine = jobs.membership, mine.keys()
         return self._mine[1]
 
     def job(self, uid: str) -> Job:
@@ -176,12 +178,12 @@ class StoredWorld:
             return self._bare_job(body, fault)
         self._bare.drop(uid)
         known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs, trouble = self.reader.specs, self._troubles.of(uid)
+        specs, failed = self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
         reports = JobReports(
-            trouble=trouble.message,
-            blocked=trouble.blocked,
-            refused=trouble.refusal(meta.generation),
+            trouble=failed.message,
+            blocked=failed.blocked,
+            refused=failed.refusal(meta.generation),
             report=self._report(uid),
             answered=self._answered(uid),
             group=self._group(uid),

@@ -36,8 +36,8 @@ def watch_families(watches: Mapping[str, WatchPicture], kopf_restarts: int) -> I
     )
     relists = CounterMetricFamily(
         f"{PREFIX}watch_relists",
-        "Lists of a kind after its first: each costs the API server as much as all its objects. There is one at each"
-        " beginning to lead. Jobs are listed every minute all the same, and not counted.",
+        "Lists of a kind after its first: each costs the API server as much as all its objects. Only the metadata"
+        " is listed at each beginning to lead, and of jobs every minute; these lists are not counted.",
         labels=["kind"],
     )
     errors = CounterMetricFamily(

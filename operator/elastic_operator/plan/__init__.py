@@ -7,7 +7,10 @@ word in brackets where it differs:
 Of one job:
     incarnation     all pods of a job under one rendezvous id; a lost master begins the next one (torchelastic: run;
                     JobSet: restart attempt)
-    member          a live pod of the present incarnation (torchelastic: agent)
+    active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
+    member          an active pod of the present incarnation (torchelastic: agent)
+    around          what a job is judged by beside itself and its pods: nodes, classes, its team
+    heard           what is reported of a job beside those: by its master, its pods' logs, and the writes for it
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
@@ -44,12 +47,21 @@ Of one allocation:
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
     preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
-    release         of a job: to give up pods itself, for nobody else
+    release         of a job: to give up members, for a taker or because it may not keep them
+    defer           of a job: to release pods later, when it is known that their takers can use the room
     taker           the entry for which pods of others are preempted (kueue: preemptor)
-    giver           a team, or a job, whose pods may go, or go; these pods are victims (kueue: candidate, target)
+    giver           a team, or a job, whose pods may go, or go
+    candidate       a pod that may go for a taker
+    victim          a pod that was preempted for a taker; its giver may keep it after all (kueue: target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
-    option          the units that must go so that one pod fits onto one node (kube-scheduler: candidate)
+    option          the units that must go so that one pod fits onto one node (kube-scheduler calls this a candidate)
     give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
     eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
+
+Of what fails or waits:
+    fault           an error of the operator's own at one object, which is then set aside: others are served without it
+    trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
+    avoid           of a job: to be kept from a node whose kubelet refused pods of it
+    rest            of a pending pod or a gang: nothing is tried for it for a while (kube-scheduler: backoff)
 """

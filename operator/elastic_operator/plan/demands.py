@@ -42,7 +42,7 @@ def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand |
     try:
         if memory.good is not None:
             return demand_aside(memory.good, job.pods)
-        return _demand_of_held(world, job, job.staying_pods)
+        return _demand_of_held(world, job, job.active_pods)
     except Exception:  # noqa: BLE001 - the error at observing it is reported already
         return None
 

@@ -40,14 +40,13 @@ class Planned:
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the planner remembers of one job. Time alone changes nothing of `obs` before `until`.
+    """What the planner remembers of one job.
 
     `good` is the job's demand when it was last observed without an error, `aside` the demand that counts while the job
     is set aside.
     """
 
     obs: Observation | None = None
-    until: float = -inf
     demanded: Demanded | None = None
     good: JobDemand | None = None
     aside: JobDemand | None = None
@@ -68,4 +67,4 @@ class JobMemory:
 
 def same_objects(before: Sequence[object], after: Sequence[object]) -> bool:
     """Whether these are the same objects in the same order."""
-    return len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True))
+    return before is after or (len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True)))

@@ -8,7 +8,7 @@ decides what a fresh one does; that is a property test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
@@ -17,6 +17,7 @@ from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_aside, renew_demand
+from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
@@ -26,6 +27,7 @@ from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.job_memory import JobMemory, Planned, same_objects
 from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.plan.population import Population
 from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
@@ -66,8 +68,13 @@ class Planner:
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
+        self._population = Population()
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
+        self._observe_at, self._plan_at = Dues(), Dues()
+        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
+        self._unplanned: dict[str, None] = {}
+        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
         self._snapshot: Snapshot | None = None
         self._members: frozenset[str] = frozenset()
         self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
@@ -76,17 +83,19 @@ class Planner:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Decide everything again."""
+        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
         self._snapshot = self._again = None
+        self._population = Population()
         self.forget_allocation()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
-                memory.obs, memory.until, memory.demanded = None, -inf, None
-                memory.forget_plan()
+                memory.obs = memory.demanded = None
+                self._observe_at.set(uid, -inf)
+                self._forget_plan(uid, memory)
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
@@ -95,12 +104,20 @@ class Planner:
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
         if memory := self._jobs.get(uid):
-            memory.forget_plan()
+            self._forget_plan(uid, memory)
+
+    def _forget_plan(self, uid: str, memory: JobMemory) -> None:
+        memory.forget_plan()
+        self._plan_at.drop(uid)
+        self._unplanned[uid] = None
 
     def note(self, planned: Planned) -> None:
         """A plan was made, and begun."""
-        if memory := self._jobs.get(planned.obs.job.uid):
+        uid = planned.obs.job.uid
+        if memory := self._jobs.get(uid):
             memory.planned = planned
+            self._plan_at.set(uid, planned.due)
+            self._unplanned.pop(uid, None)
 
     def planned(self, uid: str) -> Planned | None:
         """The job's last plan; None before its first one."""
@@ -113,7 +130,7 @@ class Planner:
 
     def next_due(self) -> float:
         """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
-        return min((planned.due for planned in self.all_planned() if planned.due > -inf), default=inf)
+        return self._plan_at.next()
 
     @property
     def preempted_in_vain(self) -> frozenset[str]:
@@ -139,23 +156,29 @@ class Planner:
             self._observe(world, uid)
         for uid in uids:
             self._demand(world, uid)
-        obs = {uid: one for uid in world.jobs() if (one := self._jobs[uid].obs) is not None}
-        return Observed(obs, self._take_snapshot(world, obs))
+        self._population = self._population.renewed(world.jobs(), uids, self._jobs)
+        self._unplanned |= dict.fromkeys(uids)
+        return Observed(self._population.obs, self._take_snapshot(world))
 
-    def _to_observe(self, world: World) -> Sequence[str]:
-        """Those that may look otherwise than at the last pass; all others are kept. In the order of all jobs."""
+    def _to_observe(self, world: World) -> Collection[str]:
+        """Those that may look otherwise than at the last pass; all others are kept."""
         uids, touched, again = world.jobs(), world.touched(), self._again
-        self._keep_only(uids)
+        new: Collection[str] = ()
+        if uids is not self._population.uids:
+            self._keep_only(uids)
+            new = [uid for uid in uids if uid not in self._jobs]
         self._again = set()
         if touched is None or again is None:
             return tuple(uids)
-        due = (uid for uid, memory in self._jobs.items() if world.now >= memory.until)
-        some = {*touched, *again, *due}
-        return [uid for uid in uids if uid in some or uid not in self._jobs]
+        some = {*touched, *again, *self._observe_at.due(world.now)}
+        return (*sorted(uid for uid in some if uid in self._jobs), *new)
 
     def _keep_only(self, uids: Collection[str]) -> None:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
+            self._observe_at.drop(uid)
+            self._plan_at.drop(uid)
+            self._unplanned.pop(uid, None)
 
     def _observe(self, world: World, uid: str) -> None:
         """Observe the job as it is now, or the little that is known of it while it is set aside."""
@@ -167,15 +190,17 @@ class Planner:
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < memory.until:
+        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):
             return known
+        until = inf
         if job.fault or job.deleted:
-            obs, memory.until = Observation(job, job.status), inf
+            obs = Observation(job, job.status)
             if job.fault:
                 memory.aside = None if job.unallocated else demand_while_aside(world, memory, job)
         else:
             obs = observe(job, world.now)
-            memory.until = _valid_until(obs, world.now)
+            until = _valid_until(obs, world.now)
+        self._observe_at.set(job.uid, until)
         memory.obs = obs
         return obs
 
@@ -190,13 +215,12 @@ class Planner:
             self._again.add(uid)
         return self._observe_as(world, memory, world.job(uid))
 
-    def _take_snapshot(self, world: World, obs: Mapping[str, Observation]) -> Snapshot:
-        demands = tuple(demand for uid in obs if (demand := self._jobs[uid].demand) is not None)
+    def _take_snapshot(self, world: World) -> Snapshot:
+        demands, leaving = self._population.demands, self._population.leaving
         last, policies = self._snapshot, world.policies
         same_jobs = last is not None and same_objects(last.jobs, demands)
         if not same_jobs:
             self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        leaving = [(one.job.namespace, pod) for one in obs.values() for pod, _ in one.to_delete]
         nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
         same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
         if last is None or not same or policies.team_of is not last.team_of:
@@ -287,10 +311,16 @@ class Planner:
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
-        for uid, obs in decisions.observed.obs.items():
+        all_obs = decisions.observed.obs
+        if decisions.is_new:
+            yield from all_obs
+            return
+        for uid in dict.fromkeys((*self._unplanned, *self._plan_at.due(at))):
             known = self._jobs[uid].planned
-            if decisions.is_new or known is None or not known.is_current(obs, at):
+            if known is None or not known.is_current(all_obs[uid], at):
                 yield uid
+            else:
+                self._unplanned.pop(uid, None)
 
     def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
         """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""

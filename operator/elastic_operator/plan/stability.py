@@ -19,7 +19,7 @@ from math import inf
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, Resources, Snapshot
+from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
 from elastic_operator.plan.job.holding import frozen_demand
@@ -134,11 +134,11 @@ def carried_out(snapshot: Snapshot, allocation: Allocation) -> Snapshot:
     """The snapshot as it will be when all pods that leave have left, and all planned pods are there."""
     jobs = tuple(_applied(job, allocation.assignment(job.uid), snapshot.now) for job in snapshot.jobs)
     places = {one.uid: one.node for one in allocation.nominations}
-    came: dict[str, list[tuple[str, Resources]]] = {}
+    came: dict[str, list[PendingPod]] = {}
     for pending in snapshot.pending_pods:
         node = places.get(pending.uid) or pending.nominated
         if node:
-            came.setdefault(node, []).append((pending.namespace, pending.shape.requests))
+            came.setdefault(node, []).append(pending)
     nodes = tuple(_node_after(node, came.get(node.name, []), snapshot.gpu_resources) for node in snapshot.nodes)
     here = {node.name for node in snapshot.nodes}
     waiting = (one for one in snapshot.pending_pods if (places.get(one.uid) or one.nominated) not in here)
@@ -172,13 +172,17 @@ def _made(job: JobDemand, assignment: Assignment) -> Iterator[Member]:
         yield Member.of(uid, slot.role, slot.index, slot.node, job.shape_of(slot.role))
 
 
-def _node_after(node: Node, came: list[tuple[str, Resources]], gpu_resources: tuple[str, ...]) -> Node:
-    """The node when these pods of others, with their namespaces, have come, and all that leave have left."""
+def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ...]) -> Node:
+    """The node when these pods of others have come, and all that leave have left."""
     if not came and not node.leaving and not node.leaving_by:
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
-    for namespace, requests in came:
+    for pod in came:
+        requests = pod.shape.requests
         used.update(requests)
         gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
-        used_by.setdefault(namespace, Counter()).update(gpus)
-    return replace(node, used=used, used_by=used_by, leaving={}, leaving_ports=frozenset(), leaving_by={})
+        used_by.setdefault(pod.namespace, Counter()).update(gpus)
+    ports = node.used_ports.union(*(pod.shape.host_ports for pod in came))
+    return replace(
+        node, used=used, used_by=used_by, used_ports=ports, leaving={}, leaving_ports=frozenset(), leaving_by={}
+    )

@@ -30,7 +30,7 @@ class World(Protocol):
         """A snapshot with what the settings say, and nothing else."""
 
     def jobs(self) -> Collection[str]:
-        """The uids of all jobs."""
+        """The uids of all jobs; the same object as long as none comes or goes."""
 
     def touched(self) -> Collection[str] | None:
         """The jobs (uids) of which something may have changed since the last moment; None: of any."""

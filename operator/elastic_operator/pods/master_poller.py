@@ -48,7 +48,7 @@ second.
 class _Followed:
     """The master of the job with that uid. It is asked again and again, and at once to `hurry`.
 
-    `heard` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
+    `answered` is when it last answered, or when it was first asked. It has been asked often since `eager_since`, if at
     all. Both times are without the steps of the clock.
     """
 
@@ -57,7 +57,7 @@ class _Followed:
     task: asyncio.Task[None] | None = None
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     report: Report | None = None
-    heard: float = 0.0
+    answered: float = 0.0
     eager_since: float | None = None
 
 
@@ -87,7 +87,7 @@ class MasterPoller:
         followed = self._followed.get(uid)
         return followed.report if followed else None
 
-    def heard(self, uid: str) -> float | None:
+    def answered(self, uid: str) -> float | None:
         """When the job's master last answered, or when it began to be asked often if that is later; None if it is not.
 
         Silence before that time means nothing, because the master was rarely asked then.
@@ -95,7 +95,7 @@ class MasterPoller:
         followed = self._followed.get(uid)
         if followed is None or followed.eager_since is None:
             return None
-        return max(followed.heard, followed.eager_since) + self._stepped()
+        return max(followed.answered, followed.eager_since) + self._stepped()
 
     def follow(self, uid: str, target: Target | None) -> None:
         """Ask this master of the job from now on; None to ask none."""
@@ -105,7 +105,9 @@ class MasterPoller:
         elif followed is None or followed.target.master_uid != target.master_uid:
             self._forget(uid)
             now = self._without_steps()
-            self._followed[uid] = begun = _Followed(uid, target, heard=now, eager_since=now if target.eager else None)
+            self._followed[uid] = begun = _Followed(
+                uid, target, answered=now, eager_since=now if target.eager else None
+            )
             begun.task = asyncio.create_task(self._ask_again_and_again(begun))
         elif followed.target != target:
             if target.eager != followed.target.eager:
@@ -151,9 +153,9 @@ class MasterPoller:
     def _take(self, followed: _Followed, report: Report | None) -> None:
         known, now = followed.report, self._without_steps()
         if report is not None:
-            followed.heard = now
-        elif known is not None and now - followed.heard >= SILENT_SECONDS:
-            since = known.silent_since or followed.heard + self._stepped()
+            followed.answered = now
+        elif known is not None and now - followed.answered >= SILENT_SECONDS:
+            since = known.silent_since or followed.answered + self._stepped()
             report = replace(known, silent_since=since)
         if report is None or not self._may_pass_on(followed, known, report):
             return

@@ -233,7 +233,7 @@ class Ledger:
         self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
         self._assumed_by_job.add(job_uid, uid)
         self._assumed_by_node.add(node, uid)
-        self._touch_node(node)
+        self._node_changed(node)
         self.touched.add(job_uid)
         return uid
 
@@ -244,7 +244,7 @@ class Ledger:
         if assumed is not None:
             self._assumed_by_job.remove(assumed.job_uid, uid)
             self._assumed_by_node.remove(assumed.member.node, uid)
-            self._touch_node(assumed.member.node)
+            self._node_changed(assumed.member.node)
             self.touched.add(assumed.job_uid)
 
     def await_seen(self, namespace: str, name: str) -> None:
@@ -269,7 +269,7 @@ class Ledger:
         for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
             self.forget(assumed.namespace, assumed.name)
         for uid in self._leaving.expire():
-            self._touch_node(self._entries[uid].node)
+            self._node_changed(self._entries[uid].node)
 
     def _add(self, entry: CountedPod) -> None:
         self._entries[entry.pod.metadata.uid] = entry
@@ -281,7 +281,7 @@ class Ledger:
             self._leaving.see(entry.own.uid, entry.own.grace_seconds)
         for sums, key in self._sums_with(entry):
             sums.setdefault(key, PodSum(self._gpu_resources)).add(entry.pod.metadata.namespace, entry.load)
-        self._touch_node(entry.node)
+        self._node_changed(entry.node)
 
     def _drop(self, uid: str) -> None:
         entry = self._entries.pop(uid)
@@ -293,7 +293,7 @@ class Ledger:
             sums[key].remove(entry.pod.metadata.namespace, entry.load)
             if not sums[key].pods:
                 del sums[key]
-        self._touch_node(entry.node)
+        self._node_changed(entry.node)
 
     def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
         """The sums that the pod is part of: in what, and under which key."""
@@ -324,7 +324,7 @@ class Ledger:
             change(self._names, names, meta.uid)
             self.touched.add(names)
 
-    def _touch_node(self, node: str | None) -> None:
+    def _node_changed(self, node: str | None) -> None:
         """Note that what pods use of the node has changed."""
         self.revision += 1
         if node in self._foreign or self._own_by_node.get(node) or self._assumed_by_node.get(node):

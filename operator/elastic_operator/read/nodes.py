@@ -86,7 +86,7 @@ class Nodes:
 
     def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
-        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.stays]
+        pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
@@ -130,7 +130,7 @@ class Nodes:
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}
         for namespace, pod in leaving:
-            if pod.node and pod.bound and pod.stays:
+            if pod.node and pod.bound and pod.active:
                 going[pod.node] = (*going.get(pod.node, ()), (namespace, pod))
         given_up = {pod.uid for _, pod in leaving if pod.deleting_since is None}
         apart = members | given_up if given_up else members

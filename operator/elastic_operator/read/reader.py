@@ -15,7 +15,7 @@ from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
-from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pod import Rest
 from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
 from elastic_operator.read.shapes import Shapes
@@ -27,7 +27,7 @@ class Reader:
     """The parts by which stores are read.
 
     Args:
-        barred, makes_way: As in `PendingPods`.
+        rest, makes_way: As in `PendingPods`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Reader:
         clock: ServerClock,
         bulkhead: Bulkhead,
         dropped_fields: DroppedFields | None = None,
-        barred: Callable[[str], Barred | None] = lambda _uid: None,
+        rest: Callable[[str], Rest | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
         self.stores, self.ledger, self.settings, self.bulkhead = stores, ledger, settings, bulkhead
@@ -74,6 +74,6 @@ class Reader:
             clock=clock,
             bulkhead=bulkhead,
             volumes=self.shapes.volumes,
-            barred=barred,
+            rest=rest,
             makes_way=makes_way,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
-from elastic_operator.plan.facts.job import Job, OwnPod
+from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
@@ -35,19 +35,21 @@ class Decision:
     @property
     def held(self) -> int:
         """The pods that it had: the members of its demand, or without one those that are not on their way out."""
-        return len(self.demand.members if self.demand else self._staying)
+        return len(self.demand.members if self.demand else self.job.active_pods)
 
     @property
     def replicas(self) -> int:
         """The pods that it gets, or keeps."""
         going = {pod.uid for pod in self.plan.deletes}
-        return self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self._staying)
+        return (
+            self.grant.assignment.replicas if self.grant else sum(pod.uid not in going for pod in self.job.active_pods)
+        )
 
     @property
     def gpus_held(self) -> int:
         """The GPUs of the pods that it had."""
         if self.demand is None:
-            return sum(pod.gpus for pod in self._staying)
+            return sum(pod.gpus for pod in self.job.active_pods)
         return self._gpus(member.role for member in self.demand.members)
 
     @property
@@ -55,7 +57,7 @@ class Decision:
         """The GPUs of the pods that it gets, or keeps."""
         if self.grant is None:
             going = {pod.uid for pod in self.plan.deletes}
-            return sum(pod.gpus for pod in self._staying if pod.uid not in going)
+            return sum(pod.gpus for pod in self.job.active_pods if pod.uid not in going)
         gets = self.grant.assignment
         return self._gpus(slot.role for slot in (*self.placed(gets.keep), *gets.create))
 
@@ -73,10 +75,6 @@ class Decision:
         """These members with their nodes, the master first."""
         members = {m.uid: Slot(m.role, m.index, m.node, True) for m in self.demand.members} if self.demand else {}
         return tuple(sorted((members[uid] for uid in uids), key=_order))
-
-    @property
-    def _staying(self) -> tuple[OwnPod, ...]:
-        return self.job.staying_pods
 
     def _gpus(self, roles: Iterable[str]) -> int:
         assert self.demand is not None, "asked of jobs with a demand"

@@ -12,7 +12,7 @@ from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.writes.troubles import Troubles
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
 from elastic_operator.read.bulkhead import Bulkhead
@@ -72,4 +72,4 @@ async def _try_each_list(process: Process, session: Session) -> None:
 def _world(process: Process) -> StoredWorld:
     """Failed pods count as failed at once, without what their logs say of it."""
     reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, bulkhead=Bulkhead())
-    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, Troubles())
+    return StoredWorld(reader, lambda _uid, _namespace, pods: pods, FailedWrites())

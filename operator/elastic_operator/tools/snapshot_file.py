@@ -25,7 +25,7 @@ from elastic_operator.tools.recording import Recording
 KIND = "World"
 VERSION = 3
 NEVER = sys.float_info.max
-"""Stands for infinity."""
+"""Stands for infinity, which JSON has not."""
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import JobDemand, Node
 from elastic_operator.settings import Settings
+from tests.kit.calls import calls_of
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import make_pending
 
 MOST = 2.2
 """How many times the calls for twice the objects; 2 is linear, 4 quadratic."""
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many functions of the planner are called."""
-    count = 0
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call" and "/plan/" in frame.f_code.co_filename
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def queued_jobs_of_one_team(jobs: int) -> None:

@@ -14,6 +14,7 @@ from elastic_operator.plan.allocation.allocate import Allocator, allocate
 from elastic_operator.plan.stability import PATIENCE_SECONDS, TWO_MASTERS, SteadyAllocator, carried_out, unsteady
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
+from tests.plan.quota.cases import make_pending
 
 
 class Mistaken:
@@ -90,6 +91,15 @@ def test_a_job_never_gets_two_masters():
         second = allocate(snapshot)
         second._assignments["one"] = assignment
         assert unsteady(snapshot, first, second) == {"one": "It would have two masters."}
+
+
+@pytest.mark.parametrize("place", ["reserved", "nominated"])
+def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
+    port = frozenset({("", "TCP", 80)})
+    waits = replace(make_pending(**{place: "n1"}), shape=make_shape(host_ports=port))
+    snapshot = make_snapshot([make_node("n1", 4)], (), pending_pods=(waits,))
+    after = carried_out(snapshot, allocate(snapshot))
+    assert (after.pending_pods, after.nodes[0].used["nvidia.com/gpu"], after.nodes[0].used_ports) == ((), 1, port)
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():

@@ -7,9 +7,17 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.facts.snapshot import (
+    NO_LIMIT,
+    EvictionLimit,
+    EvictionLimits,
+    JobDemand,
+    Member,
+    PendingPod,
+    Taker,
+)
 from elastic_operator.plan.job.demand import with_members
-from tests.plan.allocate.world import GPU, NOW, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_shape, make_snapshot, make_team
 
 PLAIN = st.just(make_shape(1))
 SHAPES = st.sampled_from([make_shape(1), make_shape(1), make_shape(2), make_shape(0, cpu=2), make_shape(4)])
@@ -156,3 +164,147 @@ def _jobs(draw, name, free, shapes, delays):
         failed_until=NOW + 30,
         wants=draw(st.integers(0, 9)) > 0,
     )
+
+
+@st.composite
+def crowds(draw, kind):
+    """Few nodes, held by a few jobs, and several jobs (or pending pods) of one team that want the same there; most of
+    these differ from the others in a thing or two. `kind` is what they want: "minima", "growth" or "places".
+    """
+    gpus = draw(st.integers(2, 4))
+    made = [make_node(f"n{i}", gpus) for i in range(draw(st.integers(1, 3)) + 2 * (kind == "growth"))]
+    free = {n.name: Counter(n.allocatable) for n in made}
+    wanting = [] if kind == "places" else draw(_jobs_like_one(free, grow=kind == "growth"))
+    jobs = wanting + [job for i in range(5) if (job := draw(_holders(f"h{i}", free, kind))).members]
+    pods = draw(_pods_like_one()) if kind == "places" else []
+    teams = (
+        make_team(
+            "a",
+            draw(st.integers(2 * gpus if kind == "growth" else 0, 3 * gpus)),
+            borrow=draw(st.sampled_from([None, None, None, 0, 2])),
+            quantum_seconds=draw(st.sampled_from([None, None, 60])),
+        ),
+        make_team("b", draw(st.integers(0, 2)), weight=draw(st.sampled_from([1, 0]))),
+    )
+    uids = [pod.gang or pod.uid for pod in pods] + [job.uid for job in jobs if job.namespace == "a"]
+    limits = EvictionLimits() if draw(st.booleans()) else draw(_limits(uids))
+    return make_snapshot(made, jobs, teams=teams, pending_pods=tuple(pods), eviction_limits=limits)
+
+
+@st.composite
+def _limits(draw, uids):
+    takers = st.sampled_from([Taker("a", uid) for uid in [*uids, "gone"]] + [Taker("b", "gone")])
+    return EvictionLimits(
+        draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
+        draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),
+        gone={f"gone{i}": draw(takers) for i in range(draw(st.integers(0, 2)))},
+        firm=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
+        first=draw(st.none() | takers),
+        kept=draw(st.integers(1, 2)),
+    )
+
+
+def _like(draw, first, changes, most):
+    """Two to `most` things like the first one; they differ in age, and in one or two of these ways."""
+    names = draw(st.lists(st.sampled_from(sorted(changes)), min_size=1, max_size=2, unique=True))
+    made = []
+    for i in range(draw(st.integers(2, most))):
+        name, created = f"{first.name}{i}", NOW - draw(st.integers(0, 3))
+        fields = {field: draw(st.sampled_from((getattr(first, field), *changes[field]))) for field in names}
+        made.append(replace(first, uid=name, name=name, created=created, **fields))
+    return made
+
+
+_OF_JOBS = {
+    "priority": (1,),
+    "sizes": ((2, 3), (1, 3)),
+    "master": (make_shape(2),),
+    "worker": (make_shape(2),),
+    "preemptible": (False,),
+    "takes": (False,),
+    "failed_size": (1, 2),
+    "waiting_since": (NOW - 1000,),
+    "holds_place": (True,),
+    "namespace": ("b",),
+}
+_OF_GROWERS = {
+    "sizes": ((1, 3), (2, 3)),
+    "worker": (make_shape(2),),
+    "preemptible": (False,),
+    "takes": (False,),
+    "takes_from": (NOW + 9,),
+    "failed_size": (2,),
+    "free_up_to": (0,),
+    "namespace": ("b",),
+}
+
+
+@st.composite
+def _jobs_like_one(draw, free, grow):
+    shape = make_shape(1)
+    first = JobDemand(
+        uid="j",
+        namespace="a",
+        name="j",
+        priority=0,
+        created=NOW,
+        sizes=draw(st.sampled_from([(1, 2, 3, 4), (1, 2), (2, 3)])),
+        master=shape,
+        worker=shape,
+        free_up_to=99,
+    )
+    jobs = []
+    for job in _like(draw, first, _OF_GROWERS if grow else _OF_JOBS, 8 if grow else 6):
+        waits = {"failed_until": NOW + 9 * bool(job.failed_size), "grow_after": NOW + 9 * (not job.free_up_to)}
+        job = replace(job, **waits)
+        jobs.append(_placed(draw, job, free, job.sizes[0] + draw(st.sampled_from([0, 0, 1])) if grow else 0))
+    return jobs
+
+
+def _placed(draw, job, free, pods):
+    """The job with that many members, where there is room."""
+    members = []
+    for i in range(pods):
+        role, index, shape = ("master", 0, job.master) if i == 0 else ("worker", i - 1, job.worker)
+        hosts = [n for n, room in sorted(free.items()) if all(room[r] >= v for r, v in shape.requests.items())]
+        if hosts:
+            node = draw(st.sampled_from(hosts))
+            free[node] -= Counter(shape.requests)
+            members.append(Member.of(f"{job.uid}-{role[0]}{index}", role, index, node, shape))
+    since = draw(st.sampled_from([None, NOW - 100])) if members else None
+    return replace(job, members=tuple(members), holds_place=job.holds_place or bool(members), running_since=since)
+
+
+@st.composite
+def _holders(draw, name, free, kind):
+    """A job of one of the teams, mostly of b, that holds what is left. None gives more than growth needs: a job that
+    gave up growing in a round does not get what becomes free later in it.
+    """
+    sizes = draw(st.sampled_from([(1, 2, 3, 4), (1,)] + [(2, 4), (4,)] * (kind != "growth")))
+    team, priority = draw(st.sampled_from("bbba")), draw(st.integers(-1, 1))
+    fixed = draw(st.integers(0, 5)) == 0
+    job = make_job(name, sizes=sizes, team=team, priority=priority, preemptible=not fixed)
+    return _placed(draw, job, free, sizes[-1])
+
+
+_OF_PODS = {
+    "priority": (0,),
+    "preempts": (True,),
+    "takes": (False,),
+    "reserved": ("n0",),
+    "may_be_split": (True,),
+    "shape": (make_shape(2),),
+    "namespace": ("b",),
+}
+
+
+@st.composite
+def _pods_like_one(draw):
+    """Pending pods, alone or each a gang of up to three like it."""
+    first, pods = PendingPod("p", "a", "p", NOW, make_shape(1), preempts=False, priority=1), []
+    most = draw(st.integers(1, 3))
+    for pod in _like(draw, first, _OF_PODS, 6):
+        for i in range(size := draw(st.integers(1, most))):
+            gang, reserved = pod.uid if size > 1 else "", "" if i else pod.reserved
+            pods.append(replace(pod, uid=f"{pod.uid}{i}", name=f"{pod.name}{i}", gang=gang, reserved=reserved))
+    return pods

@@ -15,6 +15,10 @@ from tests.plan.jobs import START, at, make_job, make_spec, see
 
 GROWN = [Change(time=at(100), from_=1, to=2, reason="ScaledUp")]
 TAKEN_BACK = Change(time=at(300), from_=3, to=2, reason="QuotaReclaimed")
+BEGUN_AGAIN = [
+    Change(time=at(310), from_=0, to=2, reason="Started"),
+    Change(time=at(300), from_=2, to=0, reason="PreemptedByJob"),
+]
 HALF_AN_HOUR = 1800.0
 OF_LIBRARY = Training(step=9, samples_seen=72)
 
@@ -41,6 +45,7 @@ LOSES = {
     "a script in Torchrun mode": torchrun_job(),
     "a plain script in Elastic mode that names no checkpoints": elastic_job(),
     "one that has grown once, and gave it back": torchrun_job([TAKEN_BACK, *GROWN]),
+    "one that has grown once, was stopped and began again": torchrun_job([*BEGUN_AGAIN, *GROWN]),
     "one of which only steps are known": elastic_job(training=Training(step=9)),
 }
 LOSES_NOTHING = {

@@ -5,9 +5,11 @@ from math import inf
 
 import pytest
 
-from elastic_api.status import Change, PodStatus, Retry
+from elastic_api.status import Change, PodStatus, Retry, RetryCause
 from elastic_operator.plan.facts.launcher_report import Report
+from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
+from elastic_operator.plan.job.unplaceable import takes_from
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
     is_pending,
@@ -191,6 +193,29 @@ def test_a_new_master_does_not_wait_for_what_happened_to_workers():
     masters = [Change(time=at(t), from_=3, to=2, reason="MasterLost") for t in (190, 180)]
     gone = PodStatus(name="toy-master-0", role="master", phase="Pending")
     assert without_master(history=masters, pods=[gone]).status.retry.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("retry", "due"),
+    [
+        pytest.param({"size": 4, "reason": "No room.", "cause": "Unschedulable"}, 1500, id="a larger size is not"),
+        pytest.param({"size": 4, "reason": "toy-worker-2 has not started."}, 1500, id="whatever it failed of"),
+        pytest.param({"size": 2, "reason": "No room.", "cause": "Unschedulable"}, 200, id="without it, it cannot run"),
+        pytest.param({"waits_for": "Nodes", "reason": "No node came."}, 200, id="nor without nodes"),
+        pytest.param({"reason": "3 losses in two minutes. Lost toy-worker-0."}, 200, id="workers were lost"),
+    ],
+)
+def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_never_forgotten(retry, due):
+    waits = Retry(not_before=at(1500), attempt=3, **retry)
+    planned = without_master(retry=waits)
+    assert [create.role for create in planned.creates] == ["master"]
+    assert planned.status.retry == waits.model_copy(update={"not_before": at(due)})
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_job_that_lost_its_master_still_takes_nothing_from_others_after_it_took_in_vain(size):
+    waits = Retry(reason="No room.", cause=RetryCause.UNSCHEDULABLE, not_before=at(100), attempt=3, size=size)
+    assert takes_from(without_master(retry=waits).status.retry) == START + 100 + FIRST_REST_SECONDS
 
 
 def test_while_the_others_wait_the_job_says_so_and_is_not_ready():

@@ -87,7 +87,22 @@ def test_two_jobs_of_a_team_do_not_ask_for_more_than_its_limit_together():
     jobs = [asking("old", 2, age=9), asking("new", 2)]
     found = grants(FULL, jobs, teams=[team])
     assert {uid: notation(grant) for uid, grant in found.items()} == {"old": "+m0@? +w0@?", "new": ""}
-    assert "uses 0, and 2 more are for pods that wait for new nodes. Raise" in found["new"].message
+    assert "uses 0, and 2 more are for pods that wait for new nodes." in found["new"].message
+
+
+@pytest.mark.parametrize("more", [{"borrow": 1}, {"borrow": 0}], ids=["borrows", "does not borrow"])
+def test_a_job_that_only_requests_keep_from_the_limit_hears_that_a_higher_priority_helps_and_it_does(more):
+    team = make_team("team-a", 3 - more["borrow"], **more)
+    jobs = [asking("old", 2, age=9), asking("new", 2)]
+    assert grants(FULL, jobs, teams=[team])["new"].message.endswith(" Wait, or give the job a higher priority.")
+    higher = [jobs[0], asking("new", 2, priority=1)]
+    assert outcome(FULL, higher, teams=[team]) == {"old": "", "new": "+m0@? +w0@?"}
+
+
+def test_a_job_that_the_use_of_its_team_keeps_from_the_limit_hears_that_the_limit_is_too_low():
+    jobs = [asking("old", 2, age=9), asking("new", 3)]
+    message = grants(FULL, jobs, teams=[make_team("team-a", 2, borrow=0)])["new"].message
+    assert message.endswith(" Raise borrowing.limit or the guarantee there, or wait.")
 
 
 def test_a_limit_above_the_team_counts_too():

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from elastic_operator.plan.allocation import growers
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Taker
-from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
+from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_pending, on
 
 N8 = (make_node("n1", 8),)
+MANY = 4
+"""More than there are tiers: in each of them, one job of a group is tried and from then on asked by itself."""
+
+
+FORGETFUL = (
+    (PassMemo, "get", lambda *_: None),
+    (TooMany, "covers", lambda *_: False),
+    (growers, "grow_alike", lambda entry, _now: entry.demand.uid),
+    (options, "alike", lambda state, entry: (alike(state, entry), entry.gang or entry.demand.uid)),
+)
+"""What lets every entry be asked by itself. The pods of a gang share their options (44)."""
+
+
+def decided(snapshot):
+    allocation = allocate(snapshot)
+    return dict(allocation), allocation.nominations
+
+
+@pytest.mark.parametrize("kind", ["minima", "growth", "places"])
+@given(st.data())
+def test_who_remembers_nothing_decides_the_same(kind, data):
+    snapshot = data.draw(crowds(kind))
+    remembering = decided(snapshot)
+    with ExitStack() as forgetful:
+        for changed in FORGETFUL:
+            forgetful.enter_context(patch.object(*changed))
+        assert decided(snapshot) == remembering
 
 
 def replicas(snapshot):
@@ -26,20 +61,34 @@ def replicas(snapshot):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, gone={"gone": Taker("red", "second")}, firm=frozenset()), {"first": 1, "second": 3}),
-        (EvictionLimits(9, 2, first=Taker("red", "second"), kept=2), {"first": 1, "second": 3}),
-        (EvictionLimits(1, gone={"gone": Taker("red", "other")}, firm=frozenset()), {"first": 1, "second": 1}),
+        (EvictionLimits(1, gone={"gone": Taker("red", "last")}, firm=frozenset()), 3),
+        (EvictionLimits(9, 2, first=Taker("red", "last"), kept=2), 3),
+        (EvictionLimits(1, gone={"gone": Taker("red", "other")}, firm=frozenset()), 1),
     ],
-    ids=["it goes on", "the limit is kept for it", "it is like the first"],
+    ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
 def test_a_job_grows_that_the_limits_on_evictions_let_take_although_they_stop_one_before_it(limits, grown):
     jobs = (
-        make_job("first", 1, 3, team="red", on="n1", age=9),
-        make_job("second", 1, 3, team="red", on="n1"),
+        *(make_job(f"first{i}", 1, 3, team="red", on="n1", age=9) for i in range(MANY)),
+        make_job("last", 1, 3, team="red", on="n1"),
         make_job("low", 1, 6, team="blue", on=on("n1", 6)),
     )
-    teams = (make_team("red", 6), make_team("blue"))
-    assert replicas(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits)).items() >= grown.items()
+    teams, nodes = (make_team("red", 20), make_team("blue")), (make_node("n1", 7 + MANY),)
+    found = replicas(make_snapshot(nodes, jobs, teams=teams, eviction_limits=limits))
+    assert (found["first0"], found["last"]) == (1, grown)
+
+
+def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_one_behind_that_may_not():
+    jobs = (
+        make_job("before", 1, 3, team="red", on="n1 n1", age=9),
+        make_job("waits", 2, team="red", holds=True, age=5),
+        *(make_job(f"behind{i}", 1, 2, team="red", on="n1") for i in range(MANY)),
+        make_job("low", 1, 5, team="blue", on=on("n1", 5)),
+    )
+    limits, nodes = EvictionLimits(2, gone={"gone": Taker("red", "other")}), (make_node("n1", 7 + MANY),)
+    snapshot = make_snapshot(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
+    behind = {f"behind{i}": 1 for i in range(MANY)}
+    assert replicas(snapshot) == {"before": 3, "waits": 0, **behind, "low": 4}
 
 
 def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
@@ -77,6 +126,80 @@ def test_a_gang_that_gets_nothing_keeps_no_smaller_one_from_its_places():
     snapshot = make_snapshot(nodes, jobs, teams=(make_team("a", 12), make_team("b")))
     places = allocate(replace(snapshot, pending_pods=tuple(pods))).nominations
     assert {place.uid for place in places} == {"h0", "h1"}
+
+
+def test_a_gang_that_may_be_split_gets_a_part_of_its_places_although_one_before_it_got_none():
+    jobs = (make_job("low", team="a", on="n1"), make_job("fixed", 3, team="b", on=on("n1", 3), preemptible=False))
+    pods = tuple(
+        make_pending(f"{gang}{i}", gang=gang, priority=1 - i, may_be_split=gang == "h", preempts=False)
+        for gang in "gh"
+        for i in (0, 1)
+    )
+    snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=(make_team("a"), make_team("b")), pending_pods=pods)
+    assert {place.uid for place in allocate(snapshot).nominations} == {"h0"}
+
+
+def test_an_option_is_looked_at_again_where_a_job_goes_that_went_for_another_node():
+    """The job low goes for p0. So p1 needs no more than a worker of wide on n2, and last stays."""
+    jobs = (
+        make_job("low", 4, team="b", on="n1 n1 n1 n2"),
+        make_job("fixed", team="b", on="n2", preemptible=False),
+        make_job("last", team="a", on="n1"),
+        make_job("wide", 1, 2, team="a", on="n2 n2"),
+    )
+    pods = tuple(make_pending(f"p{i}", 2, gang="p", priority=1, preempts=False) for i in (0, 1))
+    nodes, teams = (make_node("n1", 4), make_node("n2", 4)), (make_team("a", 8), make_team("b", weight=0))
+    places = allocate(make_snapshot(nodes, jobs, teams=teams, pending_pods=pods)).nominations
+    assert [(place.uid, place.node) for place in places] == [("p0", "n1"), ("p1", "n2")]
+
+
+LOW = make_job("low", 1, 4, team="b", on=on("n1", 4))
+A_AND_B = (make_team("a"), make_team("b"))
+
+
+@pytest.mark.parametrize("pods", [1, 2], ids=["the same", "more"])
+def test_every_job_that_a_limit_on_evictions_keeps_waiting_says_so_although_only_one_like_it_was_asked(pods):
+    jobs = (make_job("first", age=9, team="a"), *(make_job(f"later{i}", pods, team="a") for i in range(3)), LOW)
+    limits = EvictionLimits(0)
+    found = allocate(make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits))
+    assert {found[job.uid].limit for job in jobs[:-1]} == {"ReclaimTooLarge"}
+    assert all(f"{pods} pod" in found[f"later{i}"].message for i in range(3))
+
+
+def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so():
+    """At first a limit keeps two jobs waiting. Once a job of b has taken from its own team, there is room for one."""
+    jobs = (
+        make_job("first", 2, team="a"),
+        make_job("second", 2, team="a", priority=-1),
+        make_job("taker", 2, team="b", holds=True),
+        make_job("low", 1, 4, team="b", on="n0 n0 n1 n1"),
+        make_job("fixed", 2, team="b", on="n2 n2", preemptible=False),
+    )
+    nodes = [make_node(f"n{i}", 2) for i in range(3)]
+    found = allocate(make_snapshot(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(in_all=1)))
+    assert found["first"].assignment.replicas == 2
+    assert found["second"].limit == "HigherPriorityJobs"
+
+
+def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earlier_round():
+    jobs = (
+        make_job("waits", 1, 4, team="a"),
+        make_job("other", 1, 4, team="b", failed_size=2, failed_until=NOW + 9),
+        *(make_job(f"run{i}", 1, 4, team="a", on="n0", grow_after=NOW + 9) for i in range(2)),
+        make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
+    )
+    limits = EvictionLimits(in_all=1, gone={"gone": Taker("a", "z")})
+    pods = (make_pending("z", preempts=False),)
+    nodes = [make_node(f"n{i}", 3) for i in range(2)]
+    snapshot = make_snapshot(nodes, jobs, teams=A_AND_B, pending_pods=pods, eviction_limits=limits)
+    assert replicas(snapshot)["waits"] == 1
+
+
+def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
+    jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
+    limits = EvictionLimits(9, 1, first=Taker("a", "first"), kept=1)
+    snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
+    assert replicas(snapshot) == {"new": 0, "first": 1, "low": 3}
 
 
 def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_is_undone():

@@ -215,5 +215,5 @@ def test_no_place_of_a_gang_is_tried_elsewhere_while_no_node_has_room():
     serve(state)
     moves = state.journal.moves
     give_back(state)
-    assert len(state.preemptions.evictions.going) == 16
+    assert len(state.victims.evictions.going) == 16
     assert state.journal.moves == moves

@@ -90,10 +90,10 @@ def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, fo
     allocator = Allocator()
     for limits in (EvictionLimits(), EvictionLimits(for_one, in_all)):
         found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
-        going = state.preemptions.going()
+        going = state.victims.going()
         evicted = [one for one in going if one.giver.team != one.taker.team or one.taker.is_pending_pod]
         assert found.evicted_for == {one.pod.uid: taker_of(one.taker) for one in evicted}
-        assert state.preemptions.evictions.in_all == len(found.evicted_for)
+        assert state.victims.evictions.in_all == len(found.evicted_for)
 
 
 @given(shared_snapshots(SHAPES), st.data())

@@ -222,7 +222,7 @@ class Member:
             self.presence = Disconnected(until, self.presence.leaving_until)
 
     def mark_gone(self) -> None:
-        """It says goodbye."""
+        """Note that the pod has said goodbye: it has left for good."""
         self.presence = Gone()
 
     # -- changes of its processes -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ class Totals:
 
     def __init__(self) -> None:
         self.changes: dict[str, int] = {}
-        """By reason."""
+        """How many changes there were, by their reason."""
         self.pauses = 0
         self.pause_seconds = 0.0
         self.lost_steps = 0

@@ -168,7 +168,9 @@ class _Fetcher:
 
 
 class _Start:
-    """Initializes a worker."""
+    """Called in each worker process at its start: has it end with its parent, where that is safe, and calls the user's
+    function.
+    """
 
     def __init__(self, worker_init_fn: Callable[[int], None] | None) -> None:
         self.worker_init_fn = worker_init_fn

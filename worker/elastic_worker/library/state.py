@@ -21,7 +21,7 @@ from elastic_worker.library.sampler import Sampler
 STEPPED_WITH_UPDATE = "scheduler"
 SCALER = "scaler"
 MOST_EVALUATIONS = 1000
-"""Between two steps."""
+"""The most evaluations between two steps."""
 
 
 class StateError(ValueError):

@@ -84,7 +84,7 @@ class Batch:
 
 
 class Step:
-    """Made by `job.step(state)`."""
+    """One step of the training, on one batch. `job.step(state)` makes it."""
 
     def __init__(self, job: StepJob, state: State) -> None:
         self._job, self._state = job, state

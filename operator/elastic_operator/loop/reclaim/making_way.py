@@ -54,10 +54,10 @@ class Deferred:
     takers: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while these pods stay. If spec and size are those of before, so is the reason for the size."""
+        """The grant while their release is put off. If spec and size are those of before, so is the reason."""
         if not self.pods:
             return grant
-        now = grant.holding(self.pods, obs.status.target_replicas, self.takers)
+        now = grant.deferring(self.pods, obs.status.target_replicas, self.takers)
         known = obs.status.condition(ConditionType.FULL_SIZE)
         _, keep, release, create = now.assignment
         size = len(keep) + len(create)
@@ -72,6 +72,7 @@ class MakingWay:
 
     def __init__(
         self,
+        *,
         trials: Trials,
         nominator: Nominator,
         limiter: EvictionLimiter,
@@ -94,7 +95,7 @@ class MakingWay:
         drop_absent(present, self._waits_since)
 
     def deferred(self, uid: str) -> Deferred:
-        """Which pods of that job stay for now, because it is not known that their takers can use the room."""
+        """The pods of that job whose release is put off: it is not known that their takers can use the room."""
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
@@ -107,7 +108,7 @@ class MakingWay:
         longest = PENDING_SECONDS if allocation.has_pending_takers(uid) else TOGETHER_SECONDS
         if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
             return Deferred(frozenset(released))
-        return Deferred(allocation.staying(uid, waiting), waiting)
+        return Deferred(allocation.deferred(uid, waiting), waiting)
 
     @property
     def awaiting_dry_runs(self) -> int:

@@ -22,11 +22,11 @@ from elastic_operator.plan.facts.decisions import Event, Nomination
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
 from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN
-from elastic_operator.read.pending.pending_pod import Barred
+from elastic_operator.read.pending.pending_pod import Rest
 
 log = logging.getLogger(__name__)
 
-MAX_BARRED = 10_000
+MAX_RESTS = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler took away is written again after this time (45)."""
 RETRY_SECONDS = 30.0
@@ -62,18 +62,18 @@ class Nominator:
         self._now, self._changed = now, changed
         self._by_giver: dict[str, list[Nomination]] = {}
         """By job (uid), the nominations of the last pass for which it loses pods."""
-        self._barred: dict[str, Barred] = {}
+        self._rests: dict[str, Rest] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._cleared_nodes = frozenset[str]()
         """The nodes on which pods are about to be deleted for a pending pod."""
 
-    def barred(self, uid: str) -> Barred | None:
+    def rest(self, uid: str) -> Rest | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
-        known = self._barred.get(uid)
+        known = self._rests.get(uid)
         if known is not None and not lasts(known.until, RETRY_SECONDS, self._now()):
-            del self._barred[uid]
+            del self._rests[uid]
             return None
         return known
 
@@ -81,8 +81,8 @@ class Nominator:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
         self._by_giver = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        if len(self._barred) > MAX_BARRED:
-            self._barred.clear()
+        if len(self._rests) > MAX_RESTS:
+            self._rests.clear()
         for nomination in nominations:
             for giver in nomination.evicts_from:
                 self._by_giver.setdefault(giver, []).append(nomination)
@@ -145,12 +145,12 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. An error of the operator's own bars this pod, and no job that makes way (88)."""
+        """The result of the work. After an error of the operator's own the pod rests, and no job does (88)."""
         try:
             return await work
         except Exception as error:
             self._metrics.count_error("pod")
-            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self._rests[uid] = Rest(self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
             log.exception("pod uid=%s cannot be nominated", uid)
             return False
 
@@ -240,9 +240,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
-            self._barred[uid] = Barred(self._now() + CHANGED_SECONDS, "it has just changed")
+            self._rests[uid] = Rest(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._barred[uid] = Barred(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._rests[uid] = Rest(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
         return False
 

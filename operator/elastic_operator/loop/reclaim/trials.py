@@ -46,7 +46,7 @@ MAX_EDITS = 3
 doubled each time up to a day.
 """
 MAX_AT_ONCE = 16
-"""Half of the writes that may be under way (28)."""
+"""The most questions under way: half of the writes that may be (28)."""
 MAX_OF_NAMESPACE = 2
 
 
@@ -99,7 +99,8 @@ class Trials:
     ) -> None:
         self._ask, self._refused, self._again = ask, refused, again
         self._passed: dict[str, _Passed] = {}
-        self._barred: dict[str, float] = {}
+        self._takes_from: dict[str, float] = {}
+        """When (monotonic) pods of others may go for jobs again."""
         self._refusals: dict[str, int] = {}
         self._in_vain: dict[str, int] = {}
         """How often pods that had passed the trial were refused when they were created."""
@@ -122,42 +123,42 @@ class Trials:
     def may_take(self, job: Job) -> bool:
         """Whether pods of others may go for the job, by its generation that was last seen."""
         silence = self._silences.get(job.namespace)
-        return time.monotonic() >= max(self._barred.get(job.uid, 0.0), silence.until if silence else 0.0)
+        return time.monotonic() >= max(self._takes_from.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
         """The jobs (uids), and the namespaces whose jobs, that may not take."""
         now = time.monotonic()
-        barred = frozenset(uid for uid, until in self._barred.items() if now < until)
-        return barred, frozenset(name for name, silence in self._silences.items() if now < silence.until)
+        waiting = frozenset(uid for uid, until in self._takes_from.items() if now < until)
+        return waiting, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
         """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
         now, uid, retry = time.monotonic(), job.uid, job.status.retry
-        barred = now < self._barred.get(uid, 0.0)
+        waiting = now < self._takes_from.get(uid, 0.0)
         refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
-        if not barred and not refused:
+        if not waiting and not refused:
             self._edits.pop(uid, None)
             return
         edits = self._edits[uid] = self._edits.get(uid, 0) + 1
         if edits <= MAX_EDITS:
-            for known in (self._barred, self._refusals, self._in_vain):
+            for known in (self._takes_from, self._refusals, self._in_vain):
                 known.pop(uid, None)
             return
         rest = rest_seconds(MAX_IN_VAIN + edits - MAX_EDITS - 1)
         log.warning(
             "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
         )
-        self._barred[uid] = max(self._barred.get(uid, 0.0), now + rest)
+        self._takes_from[uid] = max(self._takes_from.get(uid, 0.0), now + rest)
 
     def next_try(self) -> float:
         """When (monotonic) the next job may take again that may take nothing now; infinity if there is none."""
         now = time.monotonic()
-        ends = (*self._barred.values(), *(silence.until for silence in self._silences.values()))
+        ends = (*self._takes_from.values(), *(silence.until for silence in self._silences.values()))
         return min((until for until in ends if until > now), default=inf)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(present, self._passed, self._barred, self._refusals, self._in_vain)
+        drop_absent(present, self._passed, self._takes_from, self._refusals, self._in_vain)
         drop_absent(present, self._generations, self._edits, self._questions)
         long_ago = time.monotonic() - MAX_SILENT_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
@@ -206,7 +207,7 @@ class Trials:
     def _put(self, question: _Question) -> None:
         uid = question.job.uid
         del self._questions[uid]
-        if time.monotonic() < self._barred.get(uid, 0.0):
+        if time.monotonic() < self._takes_from.get(uid, 0.0):
             return
         try:
             trial = question.trial()
@@ -240,7 +241,7 @@ class Trials:
             log.warning(
                 "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, rest / 3600
             )
-            self._barred[job.uid] = time.monotonic() + rest
+            self._takes_from[job.uid] = time.monotonic() + rest
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -265,7 +266,7 @@ class Trials:
             self._passed.pop(job.uid, None)
             times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
             wait = doubled(REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
-            self._barred[job.uid] = max(self._barred.get(job.uid, 0.0), time.monotonic() + wait)
+            self._takes_from[job.uid] = max(self._takes_from.get(job.uid, 0.0), time.monotonic() + wait)
             if not trial.besides:
                 self._refused(job, error, trial.needed)
         except ClusterError as error:
@@ -282,7 +283,7 @@ class Trials:
     def cannot_be_asked(self, job: Job) -> None:
         """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self._barred[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
+        self._takes_from[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())

@@ -17,8 +17,8 @@ from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
 from elastic_operator.loop.writes.act import Actor
+from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.loop.writes.status_times import StatusTimes
-from elastic_operator.loop.writes.troubles import Troubles
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
@@ -75,7 +75,7 @@ class Dispatcher:
         actor: Actor,
         shapes: Shapes,
         ledger: Ledger,
-        troubles: Troubles,
+        failed_writes: FailedWrites,
         metrics: Metrics,
         dropped_fields: DroppedFields,
         fresh: Callable[[], bool],
@@ -85,7 +85,7 @@ class Dispatcher:
         refused: Callable[[Job], None] = lambda _: None,
     ) -> None:
         self.actor, self.shapes, self.ledger = actor, shapes, ledger
-        self.troubles, self.metrics, self.fresh = troubles, metrics, fresh
+        self.failed_writes, self.metrics, self.fresh = failed_writes, metrics, fresh
         self.done, self.failed, self.worked, self.refused = done, failed, worked, refused
         self._busy: dict[str, asyncio.Task[None]] = {}
         self.status_times = StatusTimes(dropped_fields)
@@ -96,12 +96,12 @@ class Dispatcher:
 
     def busy_or_backing_off(self) -> Set[str]:
         """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
-        now = time.monotonic()
-        return self._busy.keys() | {uid for uid in self.troubles.uids() if self.troubles.of(uid).wait(now) > 0}
+        failed, now = self.failed_writes, time.monotonic()
+        return self._busy.keys() | {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
-        return inf if self.busy(uid) else self.troubles.of(uid).wait(now)
+        return inf if self.busy(uid) else self.failed_writes.of(uid).wait(now)
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -130,8 +130,8 @@ class Dispatcher:
         quiet = self.status_times.quiet_for(body, plan)
         if quiet > 0 and not _acts(plan):
             return quiet
-        trouble = self.troubles.of(uid)
-        if (wait := trouble.wait(time.monotonic())) > 0:
+        failed = self.failed_writes.of(uid)
+        if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
         may_create = self.fresh()
         if may_create:
@@ -141,7 +141,7 @@ class Dispatcher:
             if quiet > 0 and not _acts(plan):
                 return min(quiet, NOT_FRESH_SECONDS)
         writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
-        written, tries = body.status.unpack(), trouble.attempts
+        written, tries = body.status.unpack(), failed.attempts
         self._begin(
             _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
         )
@@ -150,10 +150,12 @@ class Dispatcher:
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
         """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
 
+        Its events go with it, because the next plan starts from that status and has them no more.
+
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
         than every few seconds.
         """
-        only = Plan(status=plan.status)
+        only = Plan(status=plan.status, events=plan.events)
         quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
         if quiet > 0:
             return quiet
@@ -212,22 +214,22 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
-            were_refused = self.troubles.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
             if work.clears and not were_refused:
-                self.troubles.clear(job)
+                self.failed_writes.clear(job)
             if work.plan.creates:
                 self.worked(job.uid)
 
     def note(self, job: Job, error: ClusterError) -> None:
         """Count a failed try; events and logs mention some of them."""
         self.metrics.reconcile_errors.inc()
-        trouble = self.troubles.add(job, error, time.monotonic())
+        failed = self.failed_writes.add(job, error, time.monotonic())
         if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
-        if trouble.attempts in (1, 5) or trouble.attempts % 20 == 0:
-            log.warning("job=%s attempt=%d error=%s", job.key, trouble.attempts, error)
-        if trouble.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
+        if failed.attempts in (1, 5) or failed.attempts % 20 == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, failed.attempts, error)
+        if failed.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 

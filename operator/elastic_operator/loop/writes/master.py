@@ -28,7 +28,7 @@ class Masters:
         self._session, self._stores = session, stores
 
     async def route(self, job: Job, route: Route) -> None:
-        """Lead the job's Service to its master (6)."""
+        """Write the job's EndpointSlice, by which its Service leads to this master and to no other pod (6)."""
         service = self._stores.services.named(service_name(job.name), job.namespace)
         if service is None:
             return

@@ -3,14 +3,36 @@
 Thousands of jobs of one team may wait for the same. So what is found out about one of them is remembered under a key
 that the others share (38); `pass_memo` says for how long. A key with too much in it only costs time. One that lacks
 something denies a job what it should get.
+
+What the keys contain, and why the answer depends on it; "alone" are entries that share their key with no other:
+
+                          alike  refused  tried  grow
+    kind                  x      x        x      x       where its pods may go, and from whom it may take
+    takes                 x      x        x      x       whether it may take at all
+    may take whole jobs   x      x        x      (1)     whether it may take these
+    times preempted       x      x        x      alone   whether it may still borrow
+    a gang is served      x      x        x              the price of an option differs for gangs
+    limits on evictions          x        x      (1)     how many more pods may go for it
+    waits behind others          x        x      (2)     whether these limits let it begin to take
+    minimum                               x              what it lacks
+    failed size, starves                  x              whether it may have its minimum, and by which right
+    what it lacks                                x       for its next size
+    waits to grow                                alone   from when it may grow or take
+    pods of its own                       alone  alone   which of these it keeps; where they are does not matter
+
+(1) `singular` jobs are added to the queues of growers one by one in each pass: their groups outlast the passes.
+(2) If one job of a group cannot grow, only those that rank after it are given up (`growers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.state import AllocationState
+
+if TYPE_CHECKING:  # the state has the groups of growers, which are made here
+    from elastic_operator.plan.allocation.state import AllocationState
 
 
 def alike(state: AllocationState, entry: Entry) -> Hashable:
@@ -24,10 +46,29 @@ def alike(state: AllocationState, entry: Entry) -> Hashable:
 
 def refused_alike(state: AllocationState, entry: Entry) -> Hashable:
     """The key of entries to which what this one wants is refused as well, by the limits on evictions too."""
-    return alike(state, entry), state.preemptions.limits_on(entry)
+    return alike(state, entry), state.victims.limits_on(entry)
+
+
+def tried_alike(state: AllocationState, entry: Entry) -> Hashable | None:
+    """The key of entries that are tried for their minimum in the same way while nothing changes; None for an entry that
+    has pods of its own.
+    """
+    demand = entry.demand
+    if entry.size or entry.preempted or demand.provisioning_pods:
+        return None
+    return refused_alike(state, entry), entry.minimum, demand.failed_size, demand.failed_until, state.starves(entry)
+
+
+def grow_alike(entry: Entry, now: float) -> Hashable:
+    """The key of jobs that need the same for their next size. It holds for many passes."""
+    demand, next_size = entry.demand, entry.next_size or 0
+    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now or entry.delayed_at(next_size, now)
+    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
+        return demand.uid
+    return entry.kind, entry.missing(next_size), entry.takes(now)
 
 
 def singular(state: AllocationState) -> set[Entry]:
     """The jobs that are not like others of their kind, because of what earlier tries and minutes have done for them."""
-    uids = state.in_vain | state.preemptions.known_takers
+    uids = state.in_vain | state.victims.known_takers
     return {entry for entry in map(state.roster.find, uids) if entry is not None}

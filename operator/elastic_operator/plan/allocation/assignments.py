@@ -19,7 +19,7 @@ def mark_ready(state: AllocationState) -> None:
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
     room that it keeps for a nominated pod, so no pod is created there either.
     """
-    for entry in sorted(state.touched, key=lambda entry: (not entry.promised_node, entry.rank)):
+    for entry in sorted(state.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import PodRequirements, total_of
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import Resources
+from elastic_operator.plan.facts.snapshot import Node, Resources
 
 UNBOUNDED = 1 << 30
 """More pods than any cluster holds: the number for a shape that requests nothing of a kind."""
@@ -39,7 +39,7 @@ class Supply:
     all_gpus: int
     lacking: tuple[str, ...]
     largest: Mapping[str, int]
-    closed: tuple[str, ...]
+    closed: tuple[Node, ...]
     misfits: tuple[tuple[str, int], ...]
 
 
@@ -115,10 +115,9 @@ class Supplies:
         nodes = [self._state.board.nodes[i] for i in requirements.hosts]
         return {name: max((n.allocatable.get(name, 0) for n in nodes), default=0) for name, _ in requirements.needs}
 
-    def _closed(self, requirements: PodRequirements) -> tuple[str, ...]:
-        board = self._state.board
-        closed = (node for i, node in enumerate(board.nodes) if i not in board.open_set)
-        return tuple(f"{node.name} is {node.why_closed}" for node in closed if not misfit(requirements.shape, node))
+    def _closed(self, requirements: PodRequirements) -> tuple[Node, ...]:
+        closed = (self._state.board.nodes[number] for number in self._state.board.closed)
+        return tuple(node for node in closed if not misfit(requirements.shape, node))
 
     def _misfits(self, requirements: PodRequirements) -> tuple[tuple[str, int], ...]:
         reasons = Counter(misfit(requirements.shape, node) for node in self._state.board.nodes)

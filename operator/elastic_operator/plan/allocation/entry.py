@@ -24,8 +24,8 @@ class Seat(NamedTuple):
     ready: bool
 
 
-class Preemption(NamedTuple):
-    """A pod that a job, the giver, was to give up for another entry."""
+class Victim(NamedTuple):
+    """A pod that was preempted: its job, the giver, is to give it up for another entry, the taker."""
 
     giver: Entry
     pod: Member
@@ -59,7 +59,7 @@ class Entry:
     """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)
     """By uid of a member, the number of the node that the member is counted on."""
-    staying: tuple[Member, ...] = ()
+    keepable: tuple[Member, ...] = ()
     """The members that the entry's own limits let it keep, those to keep longest first."""
     kept: tuple[Member, ...] = ()
     """The members that the entry keeps."""
@@ -76,7 +76,7 @@ class Entry:
     """The number of times that another team took pods of the entry in this pass."""
     takers: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
-    took: tuple[Preemption, ...] = ()
+    took: tuple[Victim, ...] = ()
     """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
@@ -126,7 +126,7 @@ class Entry:
         """Whether the job gets a new master in place of its old one. Then no member goes on, because a group ends with
         its master (13).
         """
-        had_master = bool(self.staying) and self.staying[0].role == ROLE_MASTER
+        had_master = bool(self.keepable) and self.keepable[0].role == ROLE_MASTER
         return had_master and self.loses_members and any(seat.role == ROLE_MASTER for seat in self.seats)
 
     @property

@@ -100,7 +100,7 @@ def over_limit(
     """The limit that forbids a taker its step, for which `wanted` pods would go; None if none does.
 
     `evictions` includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to
-    take.
+    take, unless the limit for all is kept for it.
     """
     who = taker_of(taker)
     entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED
@@ -114,6 +114,6 @@ def over_limit(
             most = limits.in_all if name is EvictionLimit.IN_ALL else limit
             left = max(0, limit - counted + wanted)
             return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
-    if wanted and waits and who not in evictions.going_on:
+    if wanted and waits and who != limits.first and who not in evictions.going_on:
         return OverLimit(EvictionLimit.FOR_ONE, wanted, limits.for_one, 0)
     return None

@@ -6,15 +6,20 @@ It is made from the final board, and decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from elastic_api.status import SizeReason
+from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
@@ -106,13 +111,28 @@ class Explainer:
             return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)
-        if limited := self._state.preemptions.over_limit.get(entry):
+        if limited := self._over_limit(entry):
             return Why(SizeReason.RECLAIM_TOO_LARGE, f"{_wanted(need)}. {limited.text}")
         lacking = self._why_no_room(need)
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
         return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
+
+    def _over_limit(self, entry: Entry) -> OverLimit | None:
+        """What a limit on evictions does not allow it; known as well if the pass asked only for another one like it."""
+        return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
+
+    @cached_property
+    def _over_limits(self) -> Mapping[Hashable, OverLimit]:
+        return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
+
+    def _wants_alike(self, entry: Entry) -> Hashable:
+        """The key of entries that want the same, with no pods of their own yet or for growth."""
+        if entry.size and not entry.served:
+            return entry
+        size = (entry.next_size if entry.served else entry.minimum) or 0
+        return alike(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""
@@ -189,9 +209,9 @@ def _nodes(need: _Need) -> Why:
         most = listed([_amount(name, supply.largest[name]) for name in too_large], _SHOWN)
         text = f"{_wanted(need)}; the largest usable node has {most}. Ask for less per pod, or add larger nodes."
         return Why(SizeReason.INSUFFICIENT_NODES, text)
-    closed = f" ({listed(supply.closed, _SHOWN)})" if supply.closed else ""
+    closed = listed([f"{node.name} is {node.why_closed}" for node in supply.closed], _SHOWN)
     action = f"{_reopen(supply)}add a node, or wait"
-    text = f"{_wanted(need)}; {_usable(need)}{closed}. {action[0].upper()}{action[1:]}."
+    text = f"{_wanted(need)}; {_usable(need)}{f' ({closed})' if closed else ''}. {action[0].upper()}{action[1:]}."
     return Why(SizeReason.INSUFFICIENT_NODES, text)
 
 
@@ -201,7 +221,7 @@ def _too_large(supply: Supply) -> list[str]:
 
 
 def _reopen(supply: Supply) -> str:
-    cordoned = sum(text.endswith("cordoned") for text in supply.closed)
+    cordoned = sum(node.why_closed == CORDONED for node in supply.closed)
     return f"uncordon {'it' if cordoned == 1 else 'them'}, " if cordoned else ""
 
 

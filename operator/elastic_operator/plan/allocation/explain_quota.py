@@ -49,28 +49,28 @@ def why_quota(state: AllocationState, entry: Entry, size: int, wanted: str) -> R
             )
             return SizeReason.QUOTA_EXHAUSTED, text
         case Rule.LIMIT:
-            return _over_limit(entry, over, wanted)
+            return _over_limit(entry, over, wanted, entry.gpus_missing(size))
         case Rule.LENDING:
             kept = "the GPUs that are idle are kept for their owners (lending.limit)"
             return SizeReason.QUOTA_EXHAUSTED, f"{wanted}; {kept}. Wait, or raise those limits."
 
 
-def _over_limit(entry: Entry, over: Account, wanted: str) -> Reason:
-    borrow, name = over.quota.borrow_limit, policy(over)
+def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
+    """The team would use more than the limit, by itself or with the pods that wait for new nodes (49)."""
+    borrow, name, uses = over.quota.borrow_limit, policy(over), f"uses {_used(over)}{_on_new_nodes(over)}"
+    is_outranked = over is entry.account and over.used + need <= over.limit and not entry.served
+    action = "Wait, or give the job a higher priority." if is_outranked else ""
     if not over.team.has_policy:
-        text = f"{wanted}; {name} may use {over.limit} and uses {_used(over)}{_on_new_nodes(over)}. {no_policy(entry)}"
+        text = f"{wanted}; {name} may use {over.limit} and {uses}. {action or no_policy(entry)}"
         return SizeReason.NO_QUOTA_POLICY, text
     if not borrow:
         text = (
-            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and uses {over.used}{_on_new_nodes(over)};"
-            f" borrowing is off. Raise borrowing.limit or the guarantee there, or wait."
+            f"{wanted}; {name} may use its {over.guaranteed} guaranteed GPUs and {uses}; borrowing is off."
+            f" {action or 'Raise borrowing.limit or the guarantee there, or wait.'}"
         )
         return SizeReason.BORROWING_DISABLED, text
-    text = (
-        f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and uses"
-        f" {over.used}{_on_new_nodes(over)}. Raise borrowing.limit there, or wait."
-    )
-    return SizeReason.BORROWING_LIMIT_REACHED, text
+    text = f"{wanted}; {name} may use {over.limit} ({over.guaranteed} guaranteed + {borrow} borrowed) and {uses}."
+    return SizeReason.BORROWING_LIMIT_REACHED, f"{text} {action or 'Raise borrowing.limit there, or wait.'}"
 
 
 def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:

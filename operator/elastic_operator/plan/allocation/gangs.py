@@ -46,7 +46,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany)
             break
     else:
         taken = (one.pod.uid for entry in gang for one in entry.took[took[entry] :])
-        if not state.preemptions.is_over_limit(gang[0], taken):
+        if not state.victims.is_over_limit(gang[0], taken):
             return True
     state.undo_preemption(mark)
     state.new_places = places

@@ -12,8 +12,8 @@ from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
 from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
-from elastic_operator.plan.allocation.preemption.victims import Victims
 from elastic_operator.plan.allocation.seating import seat_all
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
@@ -32,7 +32,7 @@ class Growth(Enum):
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.roster.partial | state.touched, key=lambda entry: entry.rank):
+    for entry in sorted(state.roster.partial | state.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -44,6 +44,7 @@ def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) ->
 
     `too_many` has the numbers of workers that could not be placed, even at others' cost.
     """
+    state.victims.over_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
         size is None
@@ -97,7 +98,7 @@ def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_ma
     if too_many.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
-    if preempt(state, entry, roles, Victims(state, entry, entry.gpus_missing(size), growing=True)):
+    if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    too_many.add(key, workers)
+    (too_many.refuse if entry in state.victims.over_limit else too_many.add)(key, workers)
     return False

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.alike import grow_alike
 from elastic_operator.plan.allocation.entry import Entry
 
 Turn = tuple[bool, int, int, float, str]
@@ -34,20 +35,6 @@ def turn(entry: Entry) -> Turn:
     return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
 
 
-def growth_key(entry: Entry, now: float) -> Hashable:
-    """A key for what the next size needs: jobs with the same key can all grow, or none can. A job that must wait, or
-    whose pods still come, has a key of its own.
-
-    It is made for many passes, so it lacks those parts of `alike` that change from pass to pass. In each pass, the jobs
-    that are `singular` are added to the `Queue` by themselves.
-    """
-    demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now or entry.delayed_at(next_size, now)
-    if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
-        return demand.uid
-    return entry.kind, entry.missing(next_size), entry.takes(now)
-
-
 class Growers:
     """The jobs that may grow, in their groups, in the order in which they grow."""
 
@@ -57,7 +44,7 @@ class Growers:
 
     def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = growth_key(entry, now), turn(entry)
+        key, place = grow_alike(entry, now), turn(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
 
@@ -76,20 +63,20 @@ class Growers:
         """The accounts with such jobs."""
         return (account for account, groups in self._groups.items() if groups)
 
-    def queue(self, account: Account | None, touched: Set[Entry]) -> Queue:
+    def queue(self, account: Account | None, changed: Set[Entry]) -> Queue:
         """The jobs of one account, to be worked through."""
-        return Queue(self._groups.get(account, {}), touched)
+        return Queue(self._groups.get(account, {}), changed)
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `touched`, or that is added, is
+    """The jobs of one account in their order, while they grow. A job that the pass has `changed`, or that is added, is
     a group of its own.
     """
 
-    def __init__(self, groups: _Groups, touched: Set[Entry]) -> None:
+    def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
         self._groups = {key: iter(group) for key, group in groups.items()}
         self._heads: dict[Hashable, _Placed] = {}
-        self._touched = touched
+        self._changed = changed
         self._alone: set[Entry] = set()
         for key in groups:
             self._advance(key)
@@ -107,7 +94,7 @@ class Queue:
         while self._heads:
             key = min(self._heads, key=lambda key: self._heads[key].turn)
             entry = self._heads[key].entry
-            if key == ("alone", entry.demand.uid) or not (entry in self._touched or entry in self._alone):
+            if key == ("alone", entry.demand.uid) or not (entry in self._changed or entry in self._alone):
                 return key, entry
             self._advance(key)
             if entry not in self._alone:
@@ -119,9 +106,12 @@ class Queue:
         self._advance(key)
         self.add(entry)
 
-    def give_up(self, key: Hashable) -> None:
-        """Drop the group: no job of it can grow."""
-        del self._heads[key], self._groups[key]
+    def give_up(self, key: Hashable, entry: Entry) -> None:
+        """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
+        behind fewer jobs for a limit on evictions.
+        """
+        while key in self._heads and self._heads[key].entry.rank >= entry.rank:
+            self._advance(key)
 
     def _advance(self, key: Hashable) -> None:
         placed: _Placed | None = next(self._groups[key], None)

@@ -12,8 +12,8 @@ from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
-from elastic_operator.plan.allocation.preemption.victims import Cost, Victims
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -36,7 +36,6 @@ def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> No
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
     if entry.served:
-        state.preemptions.over_limit.pop(entry, None)
         state.set_saves_up(entry, False)
     elif entry.preempted:
         state.release_all(entry)
@@ -78,7 +77,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         state.new_places += entry.is_pending_pod
         return True
     if key:
-        hopeless.add(key, workers)
+        (hopeless.refuse if entry in state.victims.over_limit else hopeless.add)(key, workers)
     return False
 
 
@@ -88,8 +87,8 @@ def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> b
     """
     need = entry.gpus_missing(entry.minimum)
     for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
-        victims = Victims(state, entry, need, most=most)
-        if any(preempt(state, entry, roles, victims, only=only) for roles in _orders(entry)):
+        candidates = Candidates(state, entry, need, most=most)
+        if any(preempt(state, entry, roles, candidates, only=only) for roles in _orders(entry)):
             return True
     return False
 
@@ -110,11 +109,6 @@ def _orders(entry: Entry) -> list[list[str]]:
     master, workers = entry.missing(entry.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
-
-
-def starves(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
-    return state.now >= entry.demand.starves_from(state.snapshot.starvation_seconds)
 
 
 def reserve(state: AllocationState, entry: Entry) -> None:

@@ -62,7 +62,7 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes, once it is known what all others get."""
-    entries = [entry for entry in state.roster.unserved | state.touched if entry.demand.nodes_from is not None]
+    entries = [entry for entry in state.roster.unserved | state.changed if entry.demand.nodes_from is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
@@ -92,13 +92,13 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
 
 
 def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods that stay: those for which nodes are requested, or for which there is room now."""
-    lacking, staying = Counter(_roles_to_come(entry)), []
+    """The provisioning pods to keep: those for which nodes are requested, or for which there is room now."""
+    lacking, kept = Counter(_roles_to_come(entry)), []
     for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
         if lacking[pod.role]:
             lacking[pod.role] -= 1
-            staying.append(pod)
-    return tuple(staying)
+            kept.append(pod)
+    return tuple(kept)
 
 
 def new_roles(entry: Entry) -> list[str]:

@@ -32,21 +32,26 @@ class PassMemo(Generic[Answer]):
 
 
 class TooMany:
-    """For each key, the fewest pods that were found not to fit."""
+    """For each key, the fewest pods that were found not to fit, and the numbers of pods that may not be taken."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}
+        self._refused: set[tuple[Hashable, int]] = set()
 
     def covers(self, key: Hashable, count: int) -> bool:
-        """Whether `count` pods are known not to fit, because no more of them did not."""
-        return count >= self._fewest.get(key, count + 1)
+        """Whether `count` pods are known not to fit, because no more of them did not, or are refused."""
+        return count >= self._fewest.get(key, count + 1) or (key, count) in self._refused
 
     def add(self, key: Hashable, count: int) -> None:
         """Remember that `count` pods do not fit."""
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
+    def refuse(self, key: Hashable, count: int) -> None:
+        """Remember that exactly `count` pods are refused. The message for another number is another one."""
+        self._refused.add((key, count))
+
     def copy(self) -> TooMany:
         """A copy that goes on separately."""
         other = TooMany()
-        other._fewest = dict(self._fewest)
+        other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other

@@ -8,11 +8,11 @@ from functools import cached_property
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.assignments import assignment_of
+from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.allocation.staying import staying
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Snapshot, Taker
 
@@ -76,7 +76,7 @@ class Allocation(Mapping[str, Grant]):
     @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.loses_members for entry in self._state.touched)
+        return any(entry.loses_members for entry in self._state.changed)
 
     @property
     def accounts(self) -> Accounts:
@@ -94,7 +94,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = sorted((e for e in self._state.touched if e.loses_members and e.takers), key=lambda entry: entry.rank)
+        losing = sorted((e for e in self._state.changed if e.loses_members and e.takers), key=lambda entry: entry.rank)
         found = (
             Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
             for e in losing
@@ -104,7 +104,7 @@ class Allocation(Mapping[str, Grant]):
     @cached_property
     def evicted_for(self) -> Mapping[str, Taker]:
         """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
-        return self._state.preemptions.evictions.going
+        return self._state.victims.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
@@ -115,14 +115,14 @@ class Allocation(Mapping[str, Grant]):
     def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
         """By job (uid), its pods (uids) that go for others, each with its taker."""
         found: dict[str, dict[str, Entry]] = {}
-        for one in self._state.preemptions.going():
+        for one in self._state.victims.going():
             found.setdefault(one.giver.demand.uid, {})[one.pod.uid] = one.taker
         return found
 
     @cached_property
     def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
         """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
-        return tuple(sorted(self._state.preemptions.over_limit.items(), key=lambda one: one[0].rank))
+        return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
     def tried_gangs(self) -> frozenset[str]:
@@ -138,10 +138,10 @@ class Allocation(Mapping[str, Grant]):
         """Whether pods of that job go for pending pods of others."""
         return any(taker.is_pending_pod for taker in self._takers.get(uid, {}).values())
 
-    def staying(self, uid: str, waiting: Set[str]) -> frozenset[str]:
-        """The released pods (uids) of the job that stay while the jobs `waiting` are to get nothing (139)."""
+    def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
+        """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
         takers = {pod: taker.demand.uid for pod, taker in self._takers.get(uid, {}).items()}
-        return staying(self._entries[uid].demand, self.assignment(uid), takers, waiting)
+        return deferred(self._entries[uid].demand, self.assignment(uid), takers, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -158,7 +158,7 @@ class Allocation(Mapping[str, Grant]):
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
-        if entry not in self._state.touched:
+        if entry not in self._state.changed:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest

@@ -88,11 +88,11 @@ class Roster:
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
-        foreign = pending and (pending.preempts, pending.reserved)
+        foreign = pending and (pending.preempts, pending.reserved, pending.may_be_split)
         rights = job.flavor, job.priority, job.preemptible, foreign
         entry.kind = self._kinds.setdefault((team, entry.account, master, worker, rights), len(self._kinds))
         entry.sizes = _allowed_sizes(entry)
-        entry.staying = entry.kept = tuple(sorted(job.members, key=keep_order))
+        entry.keepable = entry.kept = tuple(sorted(job.members, key=keep_order))
         self.by_team.setdefault(team, []).append(entry)
         self._by_uid[job.uid] = entry
         if entry.gang:

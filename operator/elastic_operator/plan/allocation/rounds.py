@@ -7,18 +7,18 @@ The team with the lowest share value is served next, one job or one step at a ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.alike import refused_alike, singular
+from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
 from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import reserve, serve_minimum, starves
+from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
 from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
-from elastic_operator.plan.allocation.preemption.victims import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.allocation.turn_order import lowest_first
 
@@ -44,7 +44,7 @@ def serve(state: AllocationState) -> None:
         if state.journal.mark() == before:
             break
         state.divide()
-    for entry in state.touched:
+    for entry in state.changed:
         if entry.saves_up:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
@@ -69,7 +69,8 @@ class Minima:
         state, self._tried = self._state, set()
         state.options.clear()
         self._in_vain = PassMemo(state.journal)
-        while waiting := [c for c in (state.roster.unserved | state.touched) - self._tried if _waits(c)]:
+        self._hopeless = TooMany()
+        while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.holds_place:
@@ -83,6 +84,7 @@ class Minima:
         if entry in self._tried:
             return
         self._tried.add(entry)
+        self._state.victims.over_limit.pop(entry, None)
         for other in sorted(self._state.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
@@ -92,7 +94,7 @@ class Minima:
             self._serve_alone(entry, tier)
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
-        key = _key(self._state, entry)
+        key = tried_alike(self._state, entry)
         if key and self._in_vain.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
@@ -114,7 +116,7 @@ class Minima:
         self._tried.update(gang)
         if name in state.split_gangs:
             return
-        kinds = Counter(_key(state, entry) for entry in gang)
+        kinds = Counter(tried_alike(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
         if key and self._in_vain.get(key):
             return
@@ -142,7 +144,7 @@ class Minima:
         key = (entry.team, entry.demand.flavor)
         if key not in self._reserved:
             self._reserved.add(key)
-            if starves(self._state, entry):
+            if self._state.starves(entry):
                 reserve(self._state, entry)
 
 
@@ -155,21 +157,10 @@ def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
     right = entry.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    if starves(state, entry):  # what its team's jobs hold becomes free one day, and is held for it then
+    if state.starves(entry):  # what its team's jobs hold becomes free one day, and is held for it then
         return entry.account.tier(need - (entry.account.used - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.tier(need - given) if given else right
-
-
-def _key(state: AllocationState, entry: Entry) -> Hashable | None:
-    """A key that is equal for entries that are tried for their minimum in the same way while nothing changes; None for
-    an entry that has pods of its own.
-    """
-    demand = entry.demand
-    if entry.size or entry.preempted or demand.provisioning_pods:
-        return None
-    waits = demand.failed_size, demand.failed_until, starves(state, entry)
-    return refused_alike(state, entry), entry.minimum, waits
 
 
 def _waits(entry: Entry) -> bool:
@@ -180,10 +171,10 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can."""
     too_many = TooMany()
     queues = {
-        account: state.roster.growers.queue(account, state.touched) for account in state.roster.growers.accounts()
+        account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
     }
-    for entry in state.touched | singular(state):
-        queues.setdefault(entry.account, Queue({}, state.touched)).add(entry)
+    for entry in state.changed | singular(state):
+        queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
     lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
 
 
@@ -192,10 +183,9 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMan
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier, too_many) is Growth.DONE:
-            state.preemptions.over_limit.pop(entry, None)
             queue.grew(group, entry)
             return True
-        queue.give_up(group)
+        queue.give_up(group, entry)
     return False
 
 

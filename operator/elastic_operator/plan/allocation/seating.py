@@ -26,7 +26,7 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
         return False
     if entry.master is entry.worker:
         return _seat_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
-    return any(_seat_around(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
+    return any(_seat_with_master_at(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
 
 
 def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequence[Spot]:
@@ -39,7 +39,7 @@ def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequenc
     return [spot] if spot else []
 
 
-def _seat_around(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
+def _seat_with_master_at(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
     mark = state.journal.mark()
     state.seat(entry, Seat(ROLE_MASTER, spot.node, spot.ready))
     if _seat_roles(state, entry, [ROLE_WORKER] * workers):

@@ -10,16 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
+from heapq import heappush
 
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import PassMemo
-from elastic_operator.plan.allocation.preemptions import Preemptions
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
-from elastic_operator.plan.facts.snapshot import Member, Snapshot
+from elastic_operator.plan.allocation.victims import Victims
+from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -27,7 +28,7 @@ class AllocationState:
     """Board, accounts and roster of a snapshot.
 
     What a pass has done so far:
-        touched       the entries that the pass has changed or tried to change
+        changed       the entries that the pass has changed or tried to change
         preempted     the entries that lost all pods meanwhile
         new_places    the number of pending pods without a node so far that got a place at others' cost
         serving       the gang that is being served
@@ -37,8 +38,9 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `victims` and `options`, `requested_by` that of `node_requests`. While pods
-    are taken, an option only gets dearer, so `options` are kept for a round (44), or until a preemption is undone.
+    `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
+    pods are taken, an option only gets dearer, except on the nodes that they leave. So `options` are kept for a round
+    (44), or until a preemption is undone.
     `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
@@ -70,9 +72,9 @@ class AllocationState:
 
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
-        self.touched: set[Entry] = set()
+        self.changed: set[Entry] = set()
         self.preempted: set[Entry] = set()
-        self.preemptions = Preemptions(self.journal, snapshot.eviction_limits, keeps=self.keeps)
+        self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
@@ -90,7 +92,7 @@ class AllocationState:
 
     @property
     def now(self) -> float:
-        """The snapshot's time."""
+        """The time of the pass (epoch seconds)."""
         return self.snapshot.now
 
     # -- what the snapshot says ----------------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ class AllocationState:
             self.release_all(entry)
         elif entry.demand.sizes:
             self.shrink(entry, entry.demand.sizes[-1] - (not entry.has_master))
-        self.journal.set(entry, "staying", entry.kept)
+        self.journal.set(entry, "keepable", entry.kept)
 
     def divide(self) -> None:
         """Compute the fair shares from the capacity and what every team wants.
@@ -190,6 +192,12 @@ class AllocationState:
         if member.node is None or member.node in self.board.number:
             self.charge(entry, sign * member.gpus)
 
+    def _release(self, load: Load, node: int, *, now: bool) -> None:
+        """Count a load as leaving. Options on its node may be cheaper now, so they are looked at next."""
+        self.board.release(load, node, now=now)
+        for found in self.options.values():
+            heappush(found, ((), node))
+
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
@@ -204,18 +212,18 @@ class AllocationState:
             self.journal.set(entry, "served", served)
 
     def set_saves_up(self, entry: Entry, saves_up: bool) -> None:
-        """Note whether its seats are only held for it (37)."""
+        """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
         if entry.saves_up is not saves_up:
             self.journal.set(entry, "saves_up", saves_up)
 
     def request_nodes(self, entry: Entry) -> None:
-        """Count the GPUs of what its minimum lacks under its team's limits (49)."""
+        """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
         gpus = entry.gpus_missing(entry.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.touched.add(entry)
+        self.changed.add(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
@@ -231,7 +239,7 @@ class AllocationState:
         self.journal.do(partial(change, kept, sign), undo=partial(change, entry.kept, -sign))
         node = entry.at.get(member.uid)
         if node is not None:
-            (self.board.hold if sign > 0 else self.board.release)(member, node, now=False)
+            (self.board.hold if sign > 0 else self._release)(member, node, now=False)
 
     def _keep(self, entry: Entry, member: Member, kept: tuple[Member, ...], sign: int) -> None:
         entry.kept = kept
@@ -240,9 +248,9 @@ class AllocationState:
             self.residents[node][member.uid] = (entry, member)
         elif node is not None:
             del self.residents[node][member.uid]
-        self.preemptions.changed(member.uid, goes=sign < 0)
+        self.victims.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
-        self.touched.add(entry)
+        self.changed.add(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -279,6 +287,10 @@ class AllocationState:
         """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
         return entry.demand.uid not in self.in_vain
 
+    def starves(self, entry: Entry) -> bool:
+        """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
+        return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
+
     def fits_back(self, entry: Entry, member: Member) -> bool:
         """Whether a released member still has its room, and its team may still use that."""
         return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
@@ -299,7 +311,7 @@ class AllocationState:
     def released(self, entry: Entry) -> Iterator[Member]:
         """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
         kept = {m.uid for m in entry.kept}
-        return (m for m in entry.staying if m.uid not in kept)
+        return (m for m in entry.keepable if m.uid not in kept)
 
     # -- seats -------------------------------------------------------------------------------------------------------
 
@@ -315,7 +327,7 @@ class AllocationState:
 
     def _change_seats(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
         change, requirements = partial(self._seat, entry, seat), entry.requirements(seat.role)
-        (self.board.hold if sign > 0 else self.board.release)(requirements.shape, seat.node, now=seat.ready)
+        (self.board.hold if sign > 0 else self._release)(requirements.shape, seat.node, now=seat.ready)
         self.journal.do(partial(change, seats, sign), undo=partial(change, entry.seats, -sign))
 
     def _seat(self, entry: Entry, seat: Seat, seats: tuple[Seat, ...], sign: int) -> None:
@@ -325,7 +337,7 @@ class AllocationState:
         else:
             self.seated[seat.node].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
-        self.touched.add(entry)
+        self.changed.add(entry)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

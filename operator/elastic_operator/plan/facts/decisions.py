@@ -50,19 +50,19 @@ class Grant:
     reclaimed: bool = False
     givers: Mapping[str, str] = field(default_factory=dict)
 
-    def holding(self, held: Set[str], size: int, without: Set[str] = frozenset()) -> Grant:
-        """The grant while the pods `held` stay, `size` pods are the target, and the takers `without` (uids) get
-        nothing (139).
+    def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
+        """The grant while the release of these pods is put off, `size` pods are the target, and the takers `waiting`
+        (uids) get nothing (139).
 
-        Lost pods are created nevertheless, if there is room for them now. That is never the room of the pods that stay.
+        Lost pods are created nevertheless, if there is room for them now. That is never the room of deferred pods.
         """
         before = self.assignment
-        keep = (*before.keep, *(uid for uid in before.release if uid in held))
-        release = tuple(uid for uid in before.release if uid not in held)
+        keep = (*before.keep, *(uid for uid in before.release if uid in deferred))
+        release = tuple(uid for uid in before.release if uid not in deferred)
         soonest = sorted(before.create, key=lambda slot: not slot.ready)
         create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
-            takers = {uid: name for uid, name in self.takers.items() if uid not in without}
+            takers = {uid: name for uid, name in self.takers.items() if uid not in waiting}
             return replace(self, assignment=Assignment(len(keep) + len(create), keep, release, create), takers=takers)
         create = tuple(slot for slot in create if slot.ready)
         return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers={})

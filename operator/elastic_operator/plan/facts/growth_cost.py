@@ -22,8 +22,8 @@ MAX_WAIT_SECONDS = 7200.0
 def growth_cost(spec: JobSpec, status: JobStatus) -> float:
     """Seconds of all its work that growth costs the job; 0 where it costs nothing, or the job does not wait.
 
-    A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. The first
-    growth after a start waits for nothing.
+    A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. A job whose
+    history has no growth yet does not wait. One that grew, was stopped and began again does.
     """
     if spec.is_elastic and (spec.elasticity.checkpoint_path or _uses_library(status)):
         return 0.0

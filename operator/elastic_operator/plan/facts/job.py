@@ -105,8 +105,8 @@ class OwnPod(Load):
         return self.phase in ("Succeeded", "Failed")
 
     @property
-    def stays(self) -> bool:
-        """Whether the pod is alive and not being deleted."""
+    def active(self) -> bool:
+        """Whether the pod has not ended and is not being deleted, as Kubernetes' own controllers call it."""
         return not self.ended and self.deleting_since is None
 
 
@@ -249,9 +249,9 @@ class Job:
         return self.what_if in (KEEP, ONCE) and self.spec is not None and self.spec.suspend
 
     @property
-    def staying_pods(self) -> tuple[OwnPod, ...]:
-        """Its pods that are alive and not being deleted."""
-        return tuple(pod for pod in self.pods if pod.stays)
+    def active_pods(self) -> tuple[OwnPod, ...]:
+        """Its pods that have not ended and are not being deleted."""
+        return tuple(pod for pod in self.pods if pod.active)
 
     @property
     def key(self) -> str:

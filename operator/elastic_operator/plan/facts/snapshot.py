@@ -24,8 +24,9 @@ HostPort = tuple[str, str, int]
 
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+CORDONED = "cordoned"
 _NODE_STATES = {
-    "node.kubernetes.io/unschedulable": "cordoned",
+    "node.kubernetes.io/unschedulable": CORDONED,
     "node.kubernetes.io/not-ready": "NotReady",
     "node.kubernetes.io/unreachable": "NotReady",
     "node.kubernetes.io/out-of-service": "out of service",
@@ -99,7 +100,7 @@ class Node:
         A taint for the node's state may outlive or precede that state by moments.
         """
         if not self.usable:
-            return "cordoned" if self.unschedulable else "NotReady"
+            return CORDONED if self.unschedulable else "NotReady"
         return next((taint.node_state for taint in self.taints if taint.keeps_away and taint.node_state), "")
 
 
@@ -141,7 +142,7 @@ class PodShape(Load):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(Load):
-    """A live pod of the job's present incarnation: neither terminating nor ended, nor on a lost node.
+    """An active pod of the job's present incarnation, not on a lost node.
 
     `node` is where it is bound, else where it is pinned, else None (an unpinned pod that waits for the scheduler).
     """

@@ -7,7 +7,7 @@ Flux and Argo CD understand them: a job that can get no further without a person
 from __future__ import annotations
 
 from elastic_api.leftovers import removal
-from elastic_api.status import ConditionType, JobStatus, Phase, SizeReason, Truth, rfc3339
+from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import at
@@ -126,11 +126,11 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
 
 def _failed_before(obs: Observation) -> str:
     """How the start before failed, until that is forgotten: pods that run do not prove that the script works."""
-    status, spec = obs.status, obs.job.spec
-    if spec is None or status.retry is None or not status.failures:
+    status, spec, retry = obs.status, obs.job.spec, obs.status.retry
+    if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
     limit = max(1, spec.recovery.max_failures_without_progress)
-    return f" Failure {status.failures} of {limit} without progress was: {status.retry.reason}"
+    return f" Failure {status.failures} of {limit} without progress was: {retry.reason}"
 
 
 def _silence(obs: Observation) -> str:

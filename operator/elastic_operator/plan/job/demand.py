@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from elastic_api.pod_names import parse_pod_name
-from elastic_api.status import ConditionType, Retry
+from elastic_api.status import ConditionType, Retry, RetryCause
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.pod_shape import kept_from
@@ -93,7 +93,7 @@ def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
 
     None if only node requests back off and the planner knows what fits.
     """
-    if retry is not None and retry.waits_for and not shape.pinnable:
+    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
         return 1
     return retry.size if retry else None
 
@@ -113,7 +113,9 @@ def _nodes_from(obs: Observation) -> float | None:
         return None
     kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
     after = _since_not(obs, *kinds) + provisioning.delay_seconds
-    return max(after, seconds(retry.not_before)) if retry and retry.waits_for else after
+    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED:
+        return max(after, seconds(retry.not_before))
+    return after
 
 
 def _nodes_until(obs: Observation) -> float:

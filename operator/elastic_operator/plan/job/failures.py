@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from elastic_api.status import JobStatus, LastFailure, Retry, Training
+from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Training
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
@@ -173,7 +173,8 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
-    retry = Retry(reason=f"{what}.", not_before=at(now + wait + 0.999), attempt=attempt)
+    not_before = at(now + wait + 0.999)
+    retry = Retry(reason=f"{what}.", not_before=not_before, attempt=attempt, cause=RetryCause.POD_FAILED)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
 
@@ -181,7 +182,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 def _attempts(status: JobStatus) -> int:
     """How many times in a row the job was started over. A size that could not be had is no such attempt."""
     retry = status.retry
-    return retry.attempt if retry and retry.size is None and not retry.waits_for else 0
+    return retry.attempt if retry and retry.starts_over else 0
 
 
 def describe_failure(pod: OwnPod) -> str:

@@ -74,7 +74,7 @@ def why_held(status: JobStatus) -> str:
 
 def _waits_by_itself(status: JobStatus) -> bool:
     """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
-    return status.retry is not None and (status.retry.size is not None or status.retry.waits_for is not None)
+    return status.retry is not None and not status.retry.starts_over
 
 
 def _held_seconds(obs: Observation) -> int:

@@ -29,10 +29,10 @@ def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     if obs.wants_pods:
         return ()
     if job.deleted:
-        return job.staying_pods
+        return job.active_pods
     if obs.status.finished:
         policy = clean_pod_policy(obs)
-        return tuple(pod for pod in job.staying_pods if not goes_at_the_end(pod, policy))
+        return tuple(pod for pod in job.active_pods if not goes_at_the_end(pod, policy))
     return obs.live if job.spec is None else ()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import inf
 
-from elastic_api.status import MAX_AVOIDED, JobStatus, Retry
+from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
@@ -58,10 +58,12 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     """The job with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
-    update = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live), "avoided_nodes": avoided}
-    update |= {"held_until": None}
+    update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
+    update |= {"avoided_nodes": avoided, "held_until": None}
+    if reason == MASTER_LOST:
+        update["retry"] = _due_for_a_master(obs.status.retry, min(obs.spec.sizes(), default=0), now)
     status = obs.status.model_copy(update=update)
-    reasons = (reason,) if reason == MASTER_LOST else REASONS
+    reasons = (MASTER_LOST,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
@@ -133,17 +135,26 @@ def _times_apart(times: Iterable[float]) -> int:
 
 
 def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple[str, ...], excused: bool) -> JobStatus:
-    """The status with a wait if pods are lost as fast as they are created (20).
-
-    A new master does not wait for what happened to workers, because no pod trains without it.
-    """
+    """The status with a wait if pods are lost as fast as they are created (20)."""
     lost = [seconds(c.time) for c in status.history if c.reason in reasons and not c.excused]
     before = _times_apart([now, *(time for time in lost if now - time <= DISTURBANCE_SECONDS)]) - 1
     if excused or before < 2:
-        return status if reasons == REASONS else status.model_copy(update={"retry": None})
+        return status
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
-    retry = Retry(reason=f"{before + 1} losses in two minutes. {why}", not_before=at(now + wait), attempt=before)
+    why = f"{before + 1} losses in two minutes. {why}"
+    retry = Retry(reason=why, not_before=at(now + wait), attempt=before, cause=RetryCause.POD_LOST)
     return status.model_copy(update={"retry": retry})
+
+
+def _due_for_a_master(retry: Retry | None, least: int, now: float) -> Retry | None:
+    """What is tried again later, for a job whose new master comes at once, because no pod trains without it.
+
+    The job waits neither for what happened to workers, nor for pods of its minimum. How often that went wrong is not
+    forgotten (139), and a size beyond the minimum is tried no sooner.
+    """
+    if retry is None or (retry.size is not None and retry.size > least):
+        return retry
+    return retry.model_copy(update={"not_before": min(retry.not_before, at(now))})
 
 
 def _why_lost(obs: Observation, lost: int) -> str:

@@ -49,9 +49,9 @@ def first_membership(obs: Observation, release: Collection[str], slots: Sequence
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
-    staying = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in release]
+    remaining = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in release]
     coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
-    return _text(1, _content(spec, [*staying, *coming]))
+    return _text(1, _content(spec, [*remaining, *coming]))
 
 
 def _content(spec: JobSpec, members: Iterable[tuple[str, str]]) -> dict[str, Any]:

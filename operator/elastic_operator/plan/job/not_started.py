@@ -6,16 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_api.status import ConditionType
+from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
 from elastic_operator.plan.job.observation import Observation, set_condition
 from elastic_operator.plan.job.unplaceable import is_awaited, try_later
 
-NOT_STARTED_SECONDS = 60
-MAX_NOT_STARTED_SECONDS = 3600
-"""How long pods that did not start wait: at first, and doubled each time up to the maximum. These are
-Kueue's defaults.
-"""
 UNNAMED = 12
 """Pods get this many times as long if the kubelet names no trouble: a volume is attached, or its files get another
 owner, or an older kubelet pulls an image.
@@ -38,8 +33,7 @@ def not_started(obs: Observation, now: float) -> Observation:
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
-    times = NOT_STARTED_SECONDS, MAX_NOT_STARTED_SECONDS
-    obs = try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times)
+    obs = try_later(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
     reason = due[0].main.waiting_reason or "ContainerCreating"
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
     return replace(obs, status=status)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastic_api.status import RetryCause
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job import elastic_rules, life, sorting
@@ -51,12 +52,12 @@ def _hold(obs: Observation, now: float) -> Observation:
     """
     obs = avoiding(obs, now)
     retry = obs.status.retry
-    if retry is None or retry.waits_for:
+    if retry is None or retry.cause is RetryCause.NODES_NOT_PROVISIONED:
         return obs
     if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.min_replicas)):
         return obs
     until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, backs_off=retry.size is not None and now < until)
+    return replace(obs, hold_until=until, backs_off=not retry.starts_over and now < until)
 
 
 _TORCHRUN = (

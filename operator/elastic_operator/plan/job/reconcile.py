@@ -34,9 +34,9 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
     obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
     deletes = (*deletes_of(obs), *deletes_of_released(obs.live, release, grant.message))
-    staying = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
-    plan = make_plan(staying, grant, deletes, _creates(obs, grant.assignment, now), now)
-    return replace(plan, membership=changed_membership(staying, now))
+    remaining = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
+    plan = make_plan(remaining, grant, deletes, _creates(obs, grant.assignment, now), now)
+    return replace(plan, membership=changed_membership(remaining, now))
 
 
 def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod, ...]:

@@ -23,11 +23,11 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
 
     None if no pod is left.
     """
-    staying = [pod for pod in pods if pod.stays]
-    if not staying:
+    active = [pod for pod in pods if pod.active]
+    if not active:
         return None
     indices = frozenset(pod.index for pod in pods if pod.role == ROLE_WORKER)
-    return frozen_demand(replace(last, members=tuple(map(member_of, staying)), used_indices=indices))
+    return frozen_demand(replace(last, members=tuple(map(member_of, active)), used_indices=indices))
 
 
 def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
@@ -42,7 +42,7 @@ def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
         job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
     )
     if deletes:
-        status = _of_size(status, len(job.staying_pods) - len(deletes), why, now)
+        status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, commit_first=bool(deletes), deletes=deletes)
 
 

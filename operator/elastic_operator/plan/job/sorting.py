@@ -36,9 +36,8 @@ def sort_pods(obs: Observation) -> Observation:
 
 
 def sort_unread(obs: Observation) -> Observation:
-    """Sort the pods of a job without a readable spec: members stay, pods of an earlier incarnation go (99)."""
-    pods = sorted(obs.job.pods, key=master_first)
-    staying = [pod for pod in pods if pod.deleting_since is None]
-    old = [pod for pod in staying if pod.incarnation != obs.status.incarnation]
-    live = tuple(pod for pod in staying if pod not in old and not pod.ended)
+    """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation go (99)."""
+    pods = [pod for pod in sorted(obs.job.pods, key=master_first) if pod.deleting_since is None]
+    old = [pod for pod in pods if pod.incarnation != obs.status.incarnation]
+    live = tuple(pod for pod in pods if pod not in old and not pod.ended)
     return replace(obs, live=live, to_delete=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))

@@ -7,9 +7,8 @@ again at once.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
-from elastic_api.status import Retry
+from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import listed
@@ -20,16 +19,17 @@ from elastic_operator.plan.job.losses import reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
-BLOCKED_SECONDS = 10
-MAX_BLOCKED_SECONDS = 300
-"""How long pods that the API server refuses wait: at first, and doubled each time up to the maximum (27)."""
+WAITS = {
+    RetryCause.FAILED_CREATE: (10.0, 300.0),
+    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
+    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
+    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
+}
+"""How many seconds the next try waits: at first, and doubled each time up to the second number (27). Those of pods that
+have not started are Kueue's defaults.
+"""
 UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
-UNPLACED_SECONDS = 30
-MAX_UNPLACED_SECONDS = 1800
-"""How long its next try then waits: at first, and doubled each time up to the maximum."""
-UNPLACED = "the scheduler cannot place"
-"""The first words of the reason of a try that the scheduler placed nowhere. They mark the useless tries (139)."""
 
 
 def shut_out(obs: Observation, now: float) -> Observation:
@@ -74,8 +74,7 @@ def blocked(obs: Observation, now: float) -> Observation:
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.heard.blocked or leaving or obs.spec.suspend:
         return obs
-    least, times = obs.spec.min_replicas, (BLOCKED_SECONDS, MAX_BLOCKED_SECONDS)
-    return try_later(obs, now, obs.live, obs.job.heard.blocked, least=least, times=times)
+    return try_later(obs, now, obs.live, RetryCause.FAILED_CREATE, obs.job.heard.blocked)
 
 
 def unschedulable(obs: Observation, now: float) -> Observation:
@@ -92,12 +91,11 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     left = tuple(pod for pod in obs.live if pod not in due)
-    times = UNPLACED_SECONDS, MAX_UNPLACED_SECONDS
     if _requests_nodes(obs, due[0]):
         why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
-        return try_later(obs, now, left, why, least=obs.spec.min_replicas, times=times, waits_for="Nodes")
-    why = f"{UNPLACED} {due[0].name}: {due[0].unschedulable}"
-    return try_later(obs, now, left, why, least=1, times=times)
+        return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
+    why = f"the scheduler cannot place {due[0].name}: {due[0].unschedulable}"
+    return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
 def takes_from(retry: Retry | None) -> float:
@@ -106,7 +104,7 @@ def takes_from(retry: Retry | None) -> float:
 
     It gets idle GPUs as before.
     """
-    if retry is None or retry.waits_for or not retry.reason.startswith(UNPLACED):
+    if retry is None or retry.cause is not RetryCause.UNSCHEDULABLE:
         return 0.0
     rest = rest_seconds(retry.attempt)
     return seconds(retry.not_before) + rest if rest else 0.0
@@ -131,31 +129,29 @@ def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
 
 
-def try_later(
-    obs: Observation,
-    now: float,
-    left: tuple[OwnPod, ...],
-    why: str,
-    *,
-    least: int,
-    times: tuple[int, int],
-    waits_for: Literal["Nodes"] | None = None,
-) -> Observation:
-    """Keep only the pods `left`, or none if they are fewer than `least` or lack the master, and try again later.
+def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
+    """Keep only the pods `left`, or none if they lack the master or the minimum, and try again later.
 
-    The next try of a larger size, or of any if none is left, comes after the first of `times`, doubled each time up to
-    the second, and longer by up to half, so that two jobs in each other's way do not try together for ever. With
-    `waits_for`, sizes are tried meanwhile, and only new nodes are not requested. Tries that the scheduler placed
-    nowhere are counted by themselves (139).
+    Beside pods that the scheduler cannot place, fewer than the minimum stay, too.
+
+    The next try of a larger size, or of any if none is left, comes after `WAITS`, and longer by up to half, so that two
+    jobs in each other's way do not try together for ever. If no new node came, sizes are tried meanwhile, and only new
+    nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves (139).
     """
-    before = obs.status.retry
-    goes_on = before is not None and (before.reason.startswith(UNPLACED) or not why.startswith(UNPLACED))
-    attempt = (before.attempt if before is not None and goes_on else 0) + 1
-    wait = doubled(*times, attempt)
+    before, unplaced = obs.status.retry, cause is RetryCause.UNSCHEDULABLE
+    attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
+    wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < least or left[0].role != ROLE_MASTER
-    size = None if waits_for else 1 if goes else len(left) + 1
-    retry = Retry(reason=why, not_before=at(now + wait), attempt=attempt, size=size, waits_for=waits_for)
+    goes = len(left) < (1 if unplaced else obs.spec.min_replicas) or left[0].role != ROLE_MASTER
+    for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
+    retry = Retry(
+        reason=why,
+        not_before=at(now + wait),
+        attempt=attempt,
+        size=None if for_nodes else 1 if goes else len(left) + 1,
+        waits_for="Nodes" if for_nodes else None,
+        cause=cause,
+    )
     status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if goes:

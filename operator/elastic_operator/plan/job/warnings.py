@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import ConditionType, SizeReason, Truth
+from elastic_api.status import ConditionType, RetryCause, SizeReason, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.job.flapping import why_held
@@ -70,7 +70,7 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
     known, retry = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.retry
-    if known is not None and retry is not None and retry.reason == known.message:
+    if known is not None and retry is not None and retry.cause is RetryCause.PODS_NOT_STARTED:
         yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
     if held := why_held(obs.status):
         yield ConditionType.FLAPPING, SizeReason.CHANGED_TOO_OFTEN, held

@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
 from elastic_operator.plan.job.avoided_nodes import avoided_seconds
 from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
-from elastic_operator.plan.job.not_started import MAX_NOT_STARTED_SECONDS, NOT_STARTED_SECONDS
+from elastic_operator.plan.job.unplaceable import WAITS
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -56,6 +56,6 @@ def _cut(part: Part, name: str, *, latest: float) -> Part:
 
 def _longest(retry: Retry) -> float:
     """The most seconds that this try waits after a failure, or for pods that could not be had (by half longer)."""
-    if retry.size is None and retry.waits_for is None:
+    if retry.starts_over:
         return doubled(1, MAX_BACKOFF_SECONDS, retry.attempt) + 1
-    return 1.5 * doubled(NOT_STARTED_SECONDS, MAX_NOT_STARTED_SECONDS, retry.attempt)
+    return 1.5 * doubled(*WAITS[retry.cause], retry.attempt)

@@ -81,7 +81,7 @@ class _Problems:
         self._found: dict[str, tuple[Problem, ...]] = {}
 
     def add(self, uid: str, reason: str, message: str) -> None:
-        """Add a problem."""
+        """Note what is not in effect as written in the policy with that uid."""
         self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
 
     def all(self) -> Mapping[str, tuple[Problem, ...]]:

@@ -27,7 +27,7 @@ Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """What is known of the claims of a namespace that have these names."""
 
 
-class Barred(NamedTuple):
+class Rest(NamedTuple):
     """Until when (epoch seconds) nothing is tried for a pod, and why."""
 
     until: float
@@ -40,7 +40,7 @@ class PodContext(NamedTuple):
     """
 
     nominated: str
-    barred: Barred | None
+    rest: Rest | None
     volumes: VolumeFacts
 
 
@@ -50,15 +50,15 @@ def pending_pod_of(
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
     if not _is_ours_to_help(pod, reserved, context.nominated, settings):
         return None, inf
-    meta, barred = pod.metadata, context.barred
+    meta, rest = pod.metadata, context.rest
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
     avoided, holds = reserved.avoided(now), reserved.holds(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if left.rests(now):
-        barred = max(barred or Barred(0.0, ""), Barred(left.rests_until, RESTS))
-    times = [*avoided.values(), *([reserved.until] if holds else []), *([barred.until] if barred else [])]
+        rest = max(rest or Rest(0.0, ""), Rest(left.rests_until, RESTS))
+    times = [*avoided.values(), *([reserved.until] if holds else []), *([rest.until] if rest else [])]
     nominated = context.nominated if not reserved.node else ""
-    unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else barred, now), "")
+    unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else rest, now), "")
     pending = PendingPod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -95,14 +95,14 @@ def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodSha
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 
 
-def _problems(shape: PodShape, flavor_problem: str, barred: Barred | None, now: float) -> Iterator[str]:
+def _problems(shape: PodShape, flavor_problem: str, rest: Rest | None, now: float) -> Iterator[str]:
     """Why no place can be planned for the pod."""
     if shape.unpinned_because:
         yield shape.unpinned_because
     if flavor_problem:
         yield flavor_problem
-    if barred is not None and now < barred.until:
-        yield barred.why
+    if rest is not None and now < rest.until:
+        yield rest.why
 
 
 def may_evict(pod: objects.Pod) -> bool:

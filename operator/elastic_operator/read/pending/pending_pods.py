@@ -20,7 +20,7 @@ from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
-from elastic_operator.read.pending.pending_pod import Barred, PodContext, Volumes, claims_of, may_evict, pending_pod_of
+from elastic_operator.read.pending.pending_pod import PodContext, Rest, Volumes, claims_of, may_evict, pending_pod_of
 from elastic_operator.read.pending.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
@@ -56,7 +56,7 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        barred: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
+        rest: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
         makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
@@ -69,11 +69,11 @@ class PendingPods:
         clock: ServerClock,
         volumes: Volumes,
         bulkhead: Bulkhead,
-        barred: Callable[[str], Barred | None] = lambda _: None,
+        rest: Callable[[str], Rest | None] = lambda _: None,
         makes_way: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._ledger, self._settings, self._nodes, self._bulkhead = ledger, settings, nodes, bulkhead
-        self._clock, self._volumes, self._barred, self._makes_way = clock, volumes, barred, makes_way
+        self._clock, self._volumes, self._rest, self._makes_way = clock, volumes, rest, makes_way
         self._waiting: dict[str, _Waiting] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -181,7 +181,7 @@ class PendingPods:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
         return PodContext(
-            nominated if is_there else "", self._barred(meta.uid), self._volumes(meta.namespace, claims_of(pod))
+            nominated if is_there else "", self._rest(meta.uid), self._volumes(meta.namespace, claims_of(pod))
         )
 
     def _prolonged(

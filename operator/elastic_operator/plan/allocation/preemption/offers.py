@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 
 
 class _Listed(NamedTuple):
@@ -27,25 +27,25 @@ class _Listed(NamedTuple):
 
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 """Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
-`Victims.may_go` has one answer for all units of a heap.
+`Candidates.may_go` has one answer for all units of a heap.
 """
 
 
 class Offers:
     """Hands out units one by one. The caller preempts each unit before it takes the next one."""
 
-    def __init__(self, victims: Victims, account: Account) -> None:
-        self._victims = victims
+    def __init__(self, candidates: Candidates, account: Account) -> None:
+        self._candidates = candidates
         self._singles: _Heaps = {}
         self._wholes: _Heaps = {}
         self._current: dict[Entry, Unit | None] = {}
         """For each job, the unit of all its pods as it is listed in `_wholes`."""
         self._gone: set[Entry] = set()
         self._places = count()
-        self._unlisted = dict.fromkeys(victims.under(account))
+        self._unlisted = dict.fromkeys(candidates.under(account))
         """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
         for entry in self._unlisted:
-            self._list(self._singles, victims.singles(entry))
+            self._list(self._singles, candidates.singles(entry))
 
     def take_weakest(self, taking: Taking | None) -> Unit | None:
         """The weakest unit of those that may go; None if none may."""
@@ -55,7 +55,7 @@ class Offers:
         unlisted, self._unlisted = self._unlisted, {}
         for entry in unlisted:
             if entry not in self._gone:
-                whole = self._current[entry] = self._victims.whole(entry)
+                whole = self._current[entry] = self._candidates.whole(entry)
                 self._list(self._wholes, [whole] if whole else [])
         return self._wholes
 
@@ -67,7 +67,7 @@ class Offers:
 
     def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
-        able = [heap for heap in heads if self._victims.may_go(heap[0].unit, taking)]
+        able = [heap for heap in heads if self._candidates.may_go(heap[0].unit, taking)]
         if not able:
             return None
         unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, taking), heap[0].place))).unit

@@ -1,7 +1,8 @@
 """The options for the pods of one taker: which units would have to go from which node, the cheapest first.
 
 While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
-once for all takers that are alike, and an option is checked again only when it is the cheapest left (44).
+once for all takers that are alike. An option is checked again when pods go from its node, and when it is the cheapest
+left (44).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from heapq import heapify, heappop, heappush
 
 from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
 from elastic_operator.plan.allocation.preemption.rules import Taking
-from elastic_operator.plan.allocation.preemption.victims import Cost, Unit, Victims, strength
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 
@@ -33,13 +34,15 @@ class Option:
 class Options:
     """All options for one taker, by the role of its pods."""
 
-    def __init__(self, state: AllocationState, taker: Entry, victims: Victims, *, only: int | None = None) -> None:
-        self._state, self._taker, self._victims, self._only = state, taker, victims, only
+    def __init__(
+        self, state: AllocationState, taker: Entry, candidates: Candidates, *, only: int | None = None
+    ) -> None:
+        self._state, self._taker, self._candidates, self._only = state, taker, candidates, only
         self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
         """The cheapest option for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
-        taking = self._victims.taking(need)
+        taking = self._candidates.taking(need)
         if role not in self._known:
             quick = self._at_first_sight(role, taking) if self._only is None else None
             if quick is not None:
@@ -49,17 +52,16 @@ class Options:
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
         """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
-        taker = self._taker
-        if taker.size or self._only is not None:
-            return self._look(role, taking)
-        key = alike(self._state, taker), taker.requirements(role), need, self._victims.kind
-        if key not in self._state.options:
-            self._state.options[key] = self._look(role, taking)
-        return self._state.options[key]
+        taker, known = self._taker, self._state.options
+        own = bool(taker.size) or self._only is not None
+        key = None if own else alike(self._state, taker), taker.requirements(role), need, self._candidates.kind
+        if own or key not in known:
+            known[key] = self._look(role, taking)
+        return known[key]
 
     def _look(self, role: str, taking: Taking | None) -> Found:
         nodes = self._taker.requirements(role).host_set & (
-            self._victims.hosts() if self._only is None else {self._only}
+            self._candidates.hosts() if self._only is None else {self._only}
         )
         options = (self._option(role, node, taking) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
@@ -69,6 +71,8 @@ class Options:
     def _first_that_still_is(self, known: Found, role: str, taking: Taking | None) -> Option | None:
         while known:
             price, node = heappop(known)
+            while known and known[0] == (price, node):
+                heappop(known)
             option = self._option(role, node, taking)
             if option is None:
                 continue
@@ -83,7 +87,7 @@ class Options:
         if not requirements.gpus or taking is None:
             return None
         lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
-        for entry in self._victims.weakest_first(taking, lacking):
+        for entry in self._candidates.weakest_first(taking, lacking):
             for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
                 option = (
                     self._option(role, node, taking) if board.free_gpus(node) >= requirements.gpus - lacking else None
@@ -101,15 +105,15 @@ class Options:
         """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
         dropped.
         """
-        state, taker, victims = self._state, self._taker, self._victims
+        state, taker, candidates = self._state, self._taker, self._candidates
         if taker.is_pending_pod and _is_promised(state, node, taker):
             return None
-        pool, chosen = list(victims.on_node(node)), list[Unit]()
+        pool, chosen = list(candidates.on_node(node)), list[Unit]()
         if not pool or not _fits_without(state, taker, role, node, pool):
             return None
         trial = taking.copy() if taking else None
         while not (chosen and _fits_without(state, taker, role, node, chosen)):
-            able = [unit for unit in pool if victims.may_go(unit, trial)]
+            able = [unit for unit in pool if candidates.may_go(unit, trial)]
             if not able:
                 return None
             unit = min(able, key=lambda unit: strength(unit, trial))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
-from elastic_operator.plan.allocation.preemption.victims import Victims, preempt_units
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -20,36 +20,35 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def preempt(
-    state: AllocationState, taker: Entry, roles: Sequence[str], victims: Victims, *, only: int | None = None
+    state: AllocationState, taker: Entry, roles: Sequence[str], candidates: Candidates, *, only: int | None = None
 ) -> bool:
-    """Seat pods of all these roles by preempting what `victims` allow. Returns False, with nothing changed, unless all
-    fit.
+    """Seat pods of all these roles by preempting candidates. Returns False, with nothing changed, unless all fit.
 
     If `only` is given, pods go from that node only.
     """
-    if not victims.any():
+    if not candidates.any():
         return False
     mark, took = state.journal.mark(), len(taker.took)
     gpus = [taker.requirements(role).gpus for role in roles]
-    if _make_room_under_limits(state, taker, sum(gpus), victims):
-        options = Options(state, taker, victims, only=only)
+    if _make_room_under_limits(state, taker, sum(gpus), candidates):
+        options = Options(state, taker, candidates, only=only)
         done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(taker, 0, Rule.LENDING)
         went = (one.pod.uid for one in taker.took[took:])
-        if done and (state.serving or not state.preemptions.is_over_limit(taker, went)):  # a gang is limited as a whole
+        if done and (state.serving or not state.victims.is_over_limit(taker, went)):  # a gang is limited as a whole
             return True
     state.undo_preemption(mark)
     return False
 
 
-def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, victims: Victims) -> bool:
+def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, candidates: Candidates) -> bool:
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
     if taker.is_pending_pod:
         return True
     while refused := state.refusal(taker, need, Rule.LIMIT):
-        offers = Offers(victims, refused.account)
+        offers = Offers(candidates, refused.account)
         while state.refusal(taker, need, Rule.LIMIT) == refused:
-            unit = offers.take_weakest(victims.taking(need))
+            unit = offers.take_weakest(candidates.taking(need))
             if unit is None:
                 return False
             preempt_units(state, taker, [unit])
@@ -76,8 +75,8 @@ def _is_lent(state: AllocationState, taker: Entry, role: str) -> bool:
 
 def give_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its takers fit elsewhere."""
-    for entry in sorted(state.touched, key=lambda entry: entry.rank):
-        if len(entry.kept) == len(entry.staying) or (entry.preempted and not entry.served) or not entry.sizes:
+    for entry in sorted(state.changed, key=lambda entry: entry.rank):
+        if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:
             _prefer_own(state, entry)
@@ -94,7 +93,7 @@ def _prefer_own(state: AllocationState, entry: Entry) -> None:
         if seats and not _swap(state, entry, member, seats) and member.role == ROLE_MASTER:
             break
     if not entry.seats:
-        state.preemptions.note_given_back(entry)
+        state.victims.note_given_back(entry)
 
 
 def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[Seat]) -> bool:
@@ -106,7 +105,7 @@ def _swap(state: AllocationState, entry: Entry, member: Member, seats: Sequence[
     if moved is not None:
         heir = next((other for other in moved if given_up.node in other.near), None)
         gpus = entry.requirements(given_up.role).gpus
-        if heir is None or state.preemptions.pass_on(entry, given_up.node, heir, gpus=gpus):
+        if heir is None or state.victims.pass_on(entry, given_up.node, heir, gpus=gpus):
             return True
     state.journal.roll_back(mark)
     return False

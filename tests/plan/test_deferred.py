@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.allocation.staying import staying
+from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.facts.decisions import Assignment
 from tests.plan.allocate.world import make_job
 from tests.plan.jobs import group, make_grant, make_pod, names, plan, started
@@ -21,59 +21,59 @@ def released(count: int, *, of: int = 8) -> Assignment:
     return Assignment(of - count, tuple(reversed(pods[count:])), tuple(going), ())
 
 
-def stay(
+def kept(
     assignment: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
 ) -> set[str]:
-    return set(staying(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, takers, frozenset(waiting)))
+    return set(deferred(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, takers, frozenset(waiting)))
 
 
 def test_while_nobody_waits_all_go() -> None:
-    assert stay(released(3), dict.fromkeys(("w6", "w5"), "red")) == set()
+    assert kept(released(3), dict.fromkeys(("w6", "w5"), "red")) == set()
 
 
 def test_those_go_whose_takers_can_use_the_room() -> None:
     takers = {"w6": "red", "w5": "blue", "w4": "red"}
-    assert stay(released(3), takers, "red") == {"w6", "w4"}
-    assert stay(released(3), takers, "red", "blue") == {"w6", "w5", "w4"}
+    assert kept(released(3), takers, "red") == {"w6", "w4"}
+    assert kept(released(3), takers, "red", "blue") == {"w6", "w5", "w4"}
 
 
 def test_a_job_that_may_not_be_of_the_size_in_between_gives_as_much_as_the_others_need() -> None:
     takers = {"w6": "red", "w5": "red", "w4": "blue"}
-    assert stay(released(4), takers, "red", sizes=(4, 8)) == set()
-    assert stay(released(4), takers, "red", sizes=(2, 4, 6, 8)) == {"w6", "w5"}
+    assert kept(released(4), takers, "red", sizes=(4, 8)) == set()
+    assert kept(released(4), takers, "red", sizes=(2, 4, 6, 8)) == {"w6", "w5"}
 
 
 def test_all_of_a_gang_go_for_one() -> None:
     takers = {"w6": "red", "w5": "blue"}
-    assert stay(released(8), takers, "red", sizes=(8,)) == set()
-    assert len(stay(released(8), takers, "red", "blue", sizes=(8,))) == 8
+    assert kept(released(8), takers, "red", sizes=(8,)) == set()
+    assert len(kept(released(8), takers, "red", "blue", sizes=(8,))) == 8
 
 
 def test_who_has_more_pods_than_its_largest_size_lets_the_surplus_go_at_once() -> None:
-    assert stay(released(4), {"w6": "red"}, "red", sizes=(1, 2, 3, 4, 5, 6)) == {"w6", "w3"}
+    assert kept(released(4), {"w6": "red"}, "red", sizes=(1, 2, 3, 4, 5, 6)) == {"w6", "w3"}
 
 
 @pytest.mark.parametrize("lost", ["master-0", "worker-1"])
 def test_what_a_job_lost_comes_again_while_it_waits_to_make_way(lost: str) -> None:
     grant = make_grant(keep=["worker-0"], release=["worker-2"], create=[lost])
-    held = grant.holding(frozenset(grant.assignment.release), 3).assignment
+    held = grant.deferring(frozenset(grant.assignment.release), 3).assignment
     assert (held.release, held.replicas) == ((), 3)
     assert [slot.role for slot in held.create] == [lost.split("-")[0]]
 
 
 def test_a_job_that_lost_nothing_gets_nothing_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-1"], create=["worker-2"])
-    assert grant.holding(frozenset(grant.assignment.release), 3).assignment.create == ()
+    assert grant.deferring(frozenset(grant.assignment.release), 3).assignment.create == ()
 
 
 def test_room_that_is_not_free_yet_is_not_used_while_it_waits_to_make_way() -> None:
     grant = make_grant(keep=["master-0"], release=["worker-1"], create=["worker-2"], ready=False)
-    assert grant.holding(frozenset(grant.assignment.release), 3).assignment.create == ()
+    assert grant.deferring(frozenset(grant.assignment.release), 3).assignment.create == ()
 
 
 def test_the_pod_of_a_node_that_is_gone_is_made_again_by_a_job_that_waits_to_make_way() -> None:
     pods = (*group(1), make_pod("worker-2"))
     grant = make_grant(keep=["master-0", "worker-0"], release=["worker-2"], create=["worker-1"])
-    planned = plan(make_own(pods, status=started(3)), grant.holding(frozenset(grant.assignment.release), 4))
+    planned = plan(make_own(pods, status=started(3)), grant.deferring(frozenset(grant.assignment.release), 4))
     assert names(planned.deletes) == []
     assert [(create.role, create.index) for create in planned.creates] == [("worker", 1)]

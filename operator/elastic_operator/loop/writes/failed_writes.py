@@ -20,8 +20,8 @@ MAX_RETRY_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Trouble:
-    """The trouble of one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
+class FailedWrite:
+    """What fails for one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
 
     `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
     the job for now (27).
@@ -43,14 +43,14 @@ class Trouble:
         return self.refused if self.generation == generation else ""
 
 
-_NONE = Trouble()
+_NONE = FailedWrite()
 
 
-class Troubles:
-    """The troubles of all jobs."""
+class FailedWrites:
+    """The failed writes of all jobs."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Trouble] = {}
+        self._jobs: dict[str, FailedWrite] = {}
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
@@ -64,15 +64,15 @@ class Troubles:
         """The last try succeeded. What is refused for good stays refused until the job is edited."""
         known = self._jobs.pop(job.uid, None)
         if known is not None and known.refused and known.generation == job.generation:
-            self._jobs[job.uid] = Trouble(refused=known.refused, generation=known.generation)
+            self._jobs[job.uid] = FailedWrite(refused=known.refused, generation=known.generation)
 
-    def of(self, uid: str) -> Trouble:
-        """The job's trouble; without any, one that says so."""
+    def of(self, uid: str) -> FailedWrite:
+        """The job's failed write; if none has failed, one that says so."""
         return self._jobs.get(uid, _NONE)
 
-    def add(self, job: Job, error: ClusterError, now: float) -> Trouble:
-        """Record a failed try; returns the job's trouble now."""
-        known = self._jobs.setdefault(job.uid, Trouble())
+    def add(self, job: Job, error: ClusterError, now: float) -> FailedWrite:
+        """Record a failed try; returns what is known of it now."""
+        known = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
@@ -86,7 +86,7 @@ class Troubles:
         return known
 
 
-def _take_refusal(known: Trouble, job: Job, refusal: PodRefused) -> None:
+def _take_refusal(known: FailedWrite, job: Job, refusal: PodRefused) -> None:
     assert job.spec is not None, "pods are created from a spec that could be read"
     if refusal.remedy is Remedy.EDIT:
         known.refused = pod_refusal(

@@ -1,5 +1,4 @@
-"""Decides which released pods of a job stay for now, because nobody knows yet whether their takers can use the room
-(139).
+"""Decides which pods a job releases later, because nobody knows yet whether their takers can use the room (139).
 
 The other pods go meanwhile, so that one taker does not keep the others waiting.
 """
@@ -13,19 +12,19 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_worker.contract import ROLE_MASTER
 
 
-def staying(demand: JobDemand, assignment: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
-    """The released pods (uids) that stay while some takers are `waiting`; `takers` maps a pod to the uid of its taker.
+def deferred(demand: JobDemand, assignment: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
+    """The pods (uids) to release later, while some takers are `waiting`; `takers` maps a pod to the uid of its taker.
 
     The job is left with an allowed size. So more pods go than the other takers need if there is no size in between, and
     all pods of a rigid job go for one. Pods without a taker go as well, even if only to bring the job to its largest
     size.
     """
-    held = [uid for uid in assignment.release if takers.get(uid) in waiting]
-    if not held:
+    for_waiting = [uid for uid in assignment.release if takers.get(uid) in waiting]
+    if not for_waiting:
         return frozenset()
     served = [uid for uid in assignment.release if uid in takers and takers[uid] not in waiting]
     others = [uid for uid in assignment.release if uid not in takers]
-    going = [*served, *others, *held]
+    going = [*served, *others, *for_waiting]
     return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
 
 

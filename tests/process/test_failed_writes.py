@@ -3,7 +3,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from elastic_operator.cluster.errors import Fenced, NameTaken, PodRefused, api_error
-from elastic_operator.loop.writes.troubles import MAX_RETRY_SECONDS, Troubles
+from elastic_operator.loop.writes.failed_writes import MAX_RETRY_SECONDS, FailedWrites
 from tests.plan.jobs import make_job
 
 
@@ -17,11 +17,11 @@ def a_job(generation=1):
 
 
 def after(*errors, generation=1):
-    """The troubles of a job of that generation, all of them now."""
-    troubles = Troubles()
+    """The failed_writes of a job of that generation, all of them now."""
+    failed_writes = FailedWrites()
     for error in errors:
-        troubles.add(a_job(generation), error, NOW)
-    return troubles
+        failed_writes.add(a_job(generation), error, NOW)
+    return failed_writes
 
 
 NOW = 100.0
@@ -35,43 +35,43 @@ def test_the_wait_grows_with_each_try_up_to_its_limit():
 
 
 def test_a_job_without_trouble_waits_for_nothing():
-    troubles = after(FORBIDDEN)
-    assert troubles.of("other").wait(NOW) == 0.0
-    assert troubles.of("other").message == ""
+    failed_writes = after(FORBIDDEN)
+    assert failed_writes.of("other").wait(NOW) == 0.0
+    assert failed_writes.of("other").message == ""
 
 
 def test_success_ends_all_trouble():
-    troubles = after(FORBIDDEN)
-    assert "exceeded quota" in troubles.of("uid").message
-    assert "ResourceQuota raised" in troubles.of("uid").blocked
-    troubles.clear(a_job())
-    assert troubles.of("uid").message == ""
+    failed_writes = after(FORBIDDEN)
+    assert "exceeded quota" in failed_writes.of("uid").message
+    assert "ResourceQuota raised" in failed_writes.of("uid").blocked
+    failed_writes.clear(a_job())
+    assert failed_writes.of("uid").message == ""
 
 
 def test_what_only_an_edit_can_mend_is_refused_until_the_next_generation():
-    troubles = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
-    assert "image" in troubles.of("uid").refusal(3)
-    assert troubles.of("uid").refusal(4) == ""
-    troubles.clear(a_job(3))
-    assert "image" in troubles.of("uid").refusal(3)
-    assert not troubles.of("uid").wait(NOW)
-    assert not troubles.uids(), "it is read again with all others only"
-    troubles.clear(a_job(4))
-    assert not troubles.uids()
+    failed_writes = after(refused(422, "spec.containers[0].image: Required value", "Invalid"), generation=3)
+    assert "image" in failed_writes.of("uid").refusal(3)
+    assert failed_writes.of("uid").refusal(4) == ""
+    failed_writes.clear(a_job(3))
+    assert "image" in failed_writes.of("uid").refusal(3)
+    assert not failed_writes.of("uid").wait(NOW)
+    assert not failed_writes.uids(), "it is read again with all others only"
+    failed_writes.clear(a_job(4))
+    assert not failed_writes.uids()
 
 
 def test_an_admission_policy_may_let_the_next_try_pass():
     told = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not on Sundays"
-    troubles = after(refused(422, told, "Invalid"), generation=3)
-    assert troubles.of("uid").refusal(3) == ""
-    assert "Ask who wrote that admission policy" in troubles.of("uid").blocked
+    failed_writes = after(refused(422, told, "Invalid"), generation=3)
+    assert failed_writes.of("uid").refusal(3) == ""
+    assert "Ask who wrote that admission policy" in failed_writes.of("uid").blocked
 
 
 def test_a_quota_or_a_webhook_may_let_the_next_try_pass():
     webhook = refused(400, 'admission webhook "x" denied the request', "BadRequest")
-    troubles = after(FORBIDDEN, webhook, generation=3)
-    assert troubles.of("uid").refusal(3) == ""
-    assert "Ask who runs that webhook" in troubles.of("uid").blocked
+    failed_writes = after(FORBIDDEN, webhook, generation=3)
+    assert failed_writes.of("uid").refusal(3) == ""
+    assert "Ask who runs that webhook" in failed_writes.of("uid").blocked
 
 
 def test_a_taken_name_is_tried_again_soon():

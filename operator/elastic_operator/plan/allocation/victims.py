@@ -1,18 +1,18 @@
-"""The preemptions of one pass: which pods go for which takers, and whether the limits on evictions let them (138)."""
+"""The victims of one pass: which pods go for which takers, and whether the limits on evictions let them (138)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
-from elastic_operator.plan.allocation.entry import Entry, Preemption
+from elastic_operator.plan.allocation.entry import Entry, Victim
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, taker_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 
 
-class Preemptions:
-    """The pods of jobs that were preempted in one pass.
+class Victims:
+    """The pods that were preempted in one pass.
 
     `pods` has each of them by its uid, with its last taker. Its giver may keep it after all: `evictions` counts those
     that go. `over_limit` has the takers that a limit on evictions allows no more. `known_takers` are the uids of takers
@@ -24,7 +24,7 @@ class Preemptions:
 
     def __init__(self, journal: Journal, limits: EvictionLimits, *, keeps: Callable[[Entry, Member], bool]) -> None:
         self._journal, self._limits, self._keeps = journal, limits, keeps
-        self.pods: dict[str, Preemption] = {}
+        self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.gone)
         self.over_limit: dict[Entry, OverLimit] = {}
         self.known_takers = frozenset(taker.uid for taker in (*self.evictions.going_on, limits.first) if taker)
@@ -35,14 +35,14 @@ class Preemptions:
             return
         self._journal.set(giver, "times_preempted", giver.times_preempted + (giver.team != taker.team))
         self._journal.set(giver, "takers", tuple(dict.fromkeys((*giver.takers, taker))))
-        self._attribute([Preemption(giver, pod, taker) for pod in members], taker)
+        self._attribute([Victim(giver, pod, taker) for pod in members], taker)
 
     def changed(self, uid: str, *, goes: bool) -> None:
         """A pod is released, or kept after all: count it accordingly if it was taken."""
         if uid in self.pods:
             self._count(self.pods[uid], goes=goes)
 
-    def going(self) -> Iterator[Preemption]:
+    def going(self) -> Iterator[Victim]:
         """The pods that go for somebody else."""
         return (one for one in self.pods.values() if not self._keeps(one.giver, one.pod))
 
@@ -63,7 +63,7 @@ class Preemptions:
 
         False if the limits let fewer pods go for the heir; the caller then rolls back.
         """
-        lacking, passed, rest = gpus, list[Preemption](), list[Preemption]()
+        lacking, passed, rest = gpus, list[Victim](), list[Victim]()
         for one in taker.took:
             is_there = one.giver.at.get(one.pod.uid) == node and one.giver is not heir
             if is_there and lacking > 0 and not self._keeps(one.giver, one.pod):
@@ -85,10 +85,11 @@ class Preemptions:
 
     def limits_on(self, taker: Entry) -> Hashable:
         """What the limits on evictions hold against this taker, or for it, beside what they hold against its team."""
+        waits = self._waits_behind(taker)
         if not (taker.took or taker.gang or taker.demand.uid in self.known_takers):
-            return None
+            return waits
         who = taker_of(taker)
-        return self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
+        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class Preemptions:
 
     # -- who took which pod --------------------------------------------------------------------------------------------
 
-    def _attribute(self, taken: Iterable[Preemption], taker: Entry) -> None:
+    def _attribute(self, taken: Iterable[Victim], taker: Entry) -> None:
         """Have these pods go for that taker."""
         taken = tuple([one._replace(taker=taker) for one in taken])
         self._journal.set(taker, "took", (*taker.took, *taken))
@@ -123,7 +124,7 @@ class Preemptions:
             change = partial(self._set, one.pod.uid)
             self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))
 
-    def _set(self, uid: str, taken: Preemption | None) -> None:
+    def _set(self, uid: str, taken: Victim | None) -> None:
         if taken is None:
             del self.pods[uid]
             self.evictions.put(uid, None)
@@ -131,7 +132,7 @@ class Preemptions:
         self.pods[uid] = taken
         self._count(taken, goes=not self._keeps(taken.giver, taken.pod))
 
-    def _count(self, taken: Preemption, *, goes: bool) -> None:
+    def _count(self, taken: Victim, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction."""
         is_eviction = goes and taken.giver.is_foreign(taken.taker)
         self.evictions.put(taken.pod.uid, taker_of(taken.taker) if is_eviction else None)

@@ -86,7 +86,7 @@ def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
     return unit.cost, -value, *unit.weakness
 
 
-class Victims:
+class Candidates:
     """What one taker that lacks `need` GPUs may preempt."""
 
     def __init__(
@@ -274,7 +274,7 @@ def _of_seat(entry: Entry, seat: Seat) -> Unit:
 def preempt_units(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
     """Preempt the units for the taker."""
     for unit in units:
-        state.preemptions.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
         if unit.whole:
             state.preempt_job(unit.entry)
             continue

@@ -1,0 +1,82 @@
+"""Lists of the API server, page by page, and whether a store has all that is in one (169)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.wire import METADATA_ONLY, BareMeta, List, decode_bare, decode_list
+
+PAGE = 500
+LIST_SECONDS = 60.0
+FIRST_LIST_SECONDS = 10.0
+"""A leader that has just started waits this long for the lists under way, before it asks for others."""
+MAX_LACKING = 50
+SETTLE_SECONDS = 0.2
+"""The store may lack a few states that the watch brings at any moment: they are looked for again after this time."""
+
+
+async def waited_for(event: asyncio.Event, seconds: float) -> None:
+    """Wait for the event, but no longer than this."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+async def pages(
+    session: Session, path: str, *, params: Mapping[str, str] | None = None, size: int = PAGE, accept: str = ""
+) -> AsyncIterator[List]:
+    """The pages of a list, at least one. Raises ApiError, Unreachable, msgspec.DecodeError."""
+    more = ""
+    while True:
+        asked = {**(params or {}), "limit": str(size)} | ({"continue": more} if more else {})
+        page = decode_list(await session.get_bytes(path, params=asked, timeout=LIST_SECONDS, accept=accept))
+        yield page
+        more = page.metadata.continue_
+        if not more:
+            return
+
+
+async def is_up_to_date(
+    store: Store[Any],
+    session: Session,
+    path: str,
+    *,
+    newest: int,
+    within: str = "",
+    params: Mapping[str, str] | None = None,
+    size: int = PAGE,
+) -> bool:
+    """Remove from the store what is gone; returns whether it has all else at `path` in its present state.
+
+    Only metadata is read, which costs a part of a list of whole objects. `newest` is the highest resourceVersion that
+    is known. If a list is older, the history has restarted, and the store cannot be compared with it.
+    `within` is the namespace that is listed, "" for all. Raises ApiError, Unreachable, msgspec.DecodeError.
+    """
+    seen: set[str] = set()
+    lacking: list[BareMeta] = []
+    async for page in pages(session, path, params=params, size=size, accept=METADATA_ONLY):
+        if int(page.metadata.resource_version) < newest:
+            return False
+        for raw in page.items or ():
+            try:
+                meta = decode_bare(raw).metadata
+                if not store.is_as_new(meta):
+                    lacking.append(meta)
+            except (ValueError, msgspec.ValidationError):  # an odd object is reported when it is read as a whole
+                return False
+            seen.add(meta.uid)
+        if len(lacking) > MAX_LACKING:
+            return False
+    if lacking:
+        await asyncio.sleep(SETTLE_SECONDS)
+    if not all(map(store.is_as_new, lacking)):
+        return False
+    store.observe_list(seen, page.metadata.resource_version, within=within)
+    return True

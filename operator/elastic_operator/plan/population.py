@@ -1,0 +1,55 @@
+"""All jobs of one pass, renewed from those of the pass before: only what was observed anew is looked at (23)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job_memory import JobMemory
+
+Leaving = tuple[tuple[str, OwnPod], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The jobs of one pass, in the world's order; nothing of it is ever changed.
+
+    `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
+    demands, None if it may have no pods. `demands` are the same without None. `leaving` are the pods that are about to
+    be deleted, with their namespaces.
+    """
+
+    uids: Collection[str] | None = None
+    obs: Mapping[str, Observation] = field(default_factory=dict)
+    demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
+    demands: tuple[JobDemand, ...] = ()
+    leaving: Leaving = ()
+
+    def renewed(
+        self, uids: Collection[str], observed: Collection[str], memories: Mapping[str, JobMemory]
+    ) -> Population:
+        """The jobs of the next pass: `uids`, of which `observed` were observed anew."""
+        before = self if uids is self.uids else Population(uids)
+        obs: dict[str, Observation] = {}
+        demand_of: dict[str, JobDemand | None] = {}
+        for uid in observed if before is self else uids:
+            memory = memories[uid]
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):
+                obs[uid] = memory.obs
+            if before is not self or memory.demand is not before.demand_of[uid]:
+                demand_of[uid] = memory.demand
+        if before is self and not obs and not demand_of:
+            return self
+        return before._with(obs, demand_of)
+
+    def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> Population:
+        all_obs, demands, leaving = {**self.obs, **obs}, self.demands, self.leaving
+        if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
+            leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
+        all_demands = {**self.demand_of, **demand_of}
+        if demand_of:
+            demands = tuple(demand for demand in all_demands.values() if demand is not None)
+        return Population(self.uids, all_obs, all_demands, demands, leaving)
