@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,13 +19,6 @@ FIRST_LIST_SECONDS = 10.0
 MAX_LACKING = 50
 SETTLE_SECONDS = 0.2
 """The store may lack a few states that the watch brings at any moment: they are looked for again after this time."""
-
-
-async def waited_for(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, but no longer than this."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
 
 
 async def pages(

@@ -20,11 +20,12 @@ import msgspec
 
 from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.errors import ClusterError, Expired, NotServed, Unreachable, error_event
-from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages, waited_for
+from elastic_operator.cluster.lists import FIRST_LIST_SECONDS, PAGE, is_up_to_date, pages
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.cluster.objects import pack
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store, T
+from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.cluster.wire import BareMeta, decode_bare, decode_event
 
 PODS = "/api/v1/pods"

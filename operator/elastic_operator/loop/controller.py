@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
 from elastic_operator.loop.forecast.forecasts import Forecasts
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
@@ -102,7 +103,7 @@ class Controller:
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
                 await asyncio.sleep(self._storm_delay.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
-                await self._sleep(wait)
+                await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
@@ -121,13 +122,6 @@ class Controller:
                 await asyncio.sleep(0)
         except Exception:  # an error of a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._awake.wait()
-        except TimeoutError:
-            return
 
     def _guarded_pass(self) -> float:
         try:

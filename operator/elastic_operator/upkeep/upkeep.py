@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
-from contextlib import suppress
 
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
+from elastic_operator.cluster.waiting import waited_for
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,7 @@ class Upkeep:
     async def run(self) -> None:
         """Write until cancelled. After an error of the operator's own, what is due is written after the next change."""
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS if self._failures else None):
-                    await self._news.wait()
+            await waited_for(self._news, RETRY_SECONDS if self._failures else None)
             self._news.clear()
             try:
                 for name, write in self._due().items():

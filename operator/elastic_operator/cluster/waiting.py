@@ -1,0 +1,13 @@
+"""Waits that end in any case."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+
+async def waited_for(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for the event, but no longer than this; None is for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
