@@ -93,7 +93,8 @@ class Planner:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
-                memory.obs = memory.demanded = None
+                memory.obs = None
+                memory.demanded.drop("")
                 self._observe_at.set(uid, -inf)
                 self._forget_plan(uid, memory)
 
