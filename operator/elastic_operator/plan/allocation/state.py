@@ -8,15 +8,14 @@ what.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from heapq import heappush
 
 from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board
 from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo
+from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.victims import Victims
@@ -38,9 +37,8 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
-    pods are taken, an option only gets dearer, except on the nodes that they leave. So `options` are kept for a round
-    (44), or until a preemption is undone.
+    `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
+    remembers.
     `serial` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
@@ -78,7 +76,7 @@ class AllocationState:
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.round = RoundMemory(self.journal)
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -193,15 +191,14 @@ class AllocationState:
             self.charge(entry, sign * member.gpus)
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load as leaving. Options on its node may be cheaper now, so they are looked at next."""
+        """Count a load as leaving."""
         self.board.release(load, node, now=now)
-        for found in self.options.values():
-            heappush(found, ((), node))
+        self.round.pods_leave(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
-            self.options.clear()
+            self.round.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
