@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -54,8 +53,3 @@ class JobMemory:
         """Plan again; the last plan is what metrics show until then."""
         if self.planned is not None:
             self.planned = replace(self.planned, due=-inf)
-
-
-def same_objects(before: Sequence[object], after: Sequence[object]) -> bool:
-    """Whether these are the same objects in the same order."""
-    return before is after or (len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True)))
