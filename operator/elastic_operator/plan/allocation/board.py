@@ -22,9 +22,13 @@ _FEW_HOSTS = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
 
 
-class Spot(NamedTuple):
-    """A place for one pod: the node's number, and whether its room is free now."""
+class Seat(NamedTuple):
+    """A place for a pod that is to be created: the node's number, and whether its room is free now.
 
+    It is a tuple because the seats of large jobs are compared very often.
+    """
+
+    role: str
     node: int
     ready: bool
 
@@ -107,15 +111,15 @@ class Board:
             after.give(load)
         return after.fits(requirements)
 
-    def find(self, requirements: PodRequirements, near: Collection[int] = ()) -> Spot | None:
-        """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
+        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
                 if self._now[node].fits(requirements):
-                    return Spot(node, ready=True)
+                    return Seat(role, node, ready=True)
                 soon = node if soon is None else soon
-        return None if soon is None else Spot(soon, ready=False)
+        return None if soon is None else Seat(role, soon, ready=False)
 
     def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
@@ -132,11 +136,11 @@ class Board:
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def spots(self, requirements: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
-        """All places for one such pod, best first."""
+    def seats(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Seat]:
+        """All seats for one such pod, best first."""
         fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
-        found = [Spot(i, ready=self._now[i].fits(requirements)) for i in fitting]
-        return sorted(found, key=lambda spot: not spot.ready)
+        found = [Seat(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
+        return sorted(found, key=lambda seat: not seat.ready)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -228,7 +232,7 @@ class Board:
         """Whether one more such pod has room anywhere soon."""
         if self.known_short(requirements, 1):
             return False
-        if self.find(requirements) is not None:
+        if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
             return True
         self.remember_short(requirements, 1)
         return False

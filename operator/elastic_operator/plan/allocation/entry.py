@@ -7,21 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 from elastic_worker.contract import ROLE_MASTER
-
-
-class Seat(NamedTuple):
-    """A place for a pod that is to be created. It is a tuple because the seats of large jobs are compared
-    very often.
-    """
-
-    role: str
-    node: int
-    ready: bool
 
 
 class Victim(NamedTuple):

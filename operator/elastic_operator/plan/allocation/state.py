@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Board, Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
@@ -127,13 +127,15 @@ class AllocationState:
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
-            spot = self.board.find(entry.requirements(member.role), entry.near) if member.node is None else None
-            if spot is not None:
+            if member.node is not None:
+                continue
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            if seat is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, spot.node),
-                    undo=partial(self._uncount_at, entry, member, spot.node),
+                    partial(self._count_at, entry, member, seat.node),
+                    undo=partial(self._uncount_at, entry, member, seat.node),
                 )
-                self.board.hold(member, spot.node, now=True)
+                self.board.hold(member, seat.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
