@@ -16,6 +16,7 @@ from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_HOSTS = 16
@@ -45,7 +46,7 @@ class Board:
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
-        self._gpus = [self._count_gpus(room.free) for room in self._soon]
+        self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
@@ -197,7 +198,7 @@ class Board:
         self._too_many = too_many
 
     def _reindex(self, node: int) -> None:
-        before, after = self._gpus[node], self._count_gpus(self._soon[node].free)
+        before, after = self._gpus[node], count_gpus(self._soon[node].free, self.gpu_resources)
         if before == after:
             return
         self._gpus[node] = after
@@ -208,9 +209,6 @@ class Board:
             insort(self._by_gpus.setdefault(after, []), node)
         if not row:
             self._by_gpus.pop(before, None)
-
-    def _count_gpus(self, free: Mapping[str, int]) -> int:
-        return sum(free.get(name, 0) for name in self.gpu_resources)
 
     def is_free(self, requirements: PodRequirements, node: int) -> bool:
         """Whether there is room for such a pod now, although pods that leave are still there."""
