@@ -67,7 +67,8 @@ class StoredWorld:
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
-        self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
+        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
@@ -147,11 +148,10 @@ class StoredWorld:
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        jobs = self._stores.jobs
-        if self._mine[0] != jobs.membership:
-            mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
-            self._mine = jobs.membership, mine.keys()
-        return self._mine[1]
+        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+
+    def _uids(self) -> AbstractSet[str]:
+        return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""

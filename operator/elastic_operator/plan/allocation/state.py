@@ -39,11 +39,11 @@ class AllocationState:
 
     `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
     remembers.
-    `serial` is the number of times that the state was renewed: what was read from it before holds no more.
+    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.serial = snapshot, 0
+        self.snapshot, self.revision = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
@@ -60,7 +60,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
-        self.serial += 1
+        self.revision += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
