@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, Touched, drop_absent
+from elastic_operator.memory import Remembered, Touched
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
@@ -26,14 +25,6 @@ log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
 """Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A job as it was last read, and from what."""
-
-    inputs: JobInputs
-    job: Job
 
 
 class StoredWorld:
@@ -70,13 +61,14 @@ class StoredWorld:
         self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
-        self._known: dict[str, _Known] = {}
+        self._known: Remembered[JobInputs, Job] = Remembered()
         self._bare: Remembered[object, Job] = Remembered()
         """Jobs that are set aside, or deleted and still there."""
         self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the bulkhead did not trust at the last look."""
-        self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
+        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
@@ -106,7 +98,7 @@ class StoredWorld:
 
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._known)
+        self._known.drop_absent(present)
         self._bare.drop_absent(present)
         self._restless &= present
 
@@ -143,24 +135,23 @@ class StoredWorld:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next look reads all of them."""
-        self._known.clear()
+        self._known = Remembered()
         self._changed.everything()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
-            self._known.pop(uid, None)
+            self._known.drop(uid)
             self._changed.add(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        jobs = self._stores.jobs
-        if self._mine[0] != jobs.membership:
-            mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
-            self._mine = jobs.membership, mine.keys()
-        return self._mine[1]
+        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+
+    def _uids(self) -> AbstractSet[str]:
+        return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
@@ -177,8 +168,7 @@ class StoredWorld:
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.drop(uid)
-        known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs, failed = self.reader.specs, self._failed_writes.of(uid)
+        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
         reports = JobReports(
             trouble=failed.message,
@@ -190,16 +180,15 @@ class StoredWorld:
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, reports)
-        if known is None or not inputs.equal(known.inputs):
-            known = self._known[uid] = _Known(inputs, self.reader.jobs.job(inputs))
-        is_plain = pods is own and not reports.trouble and known.job.status.held_until is None
+        job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+        is_plain = pods is own and not reports.trouble and job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
-        return known.job
+        return job
 
     def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
         """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
-        self._known.pop(uid, None)
+        self._known.drop(uid)
         return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
@@ -212,8 +201,8 @@ class StoredWorld:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        known = self._known.get(uid)
-        return uid not in self._bare.names() and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
+        known = self._known.peek(uid)
+        return uid not in self._bare.names() and (known is None or known[0].body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)

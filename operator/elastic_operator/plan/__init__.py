@@ -39,8 +39,8 @@ Of one allocation:
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
     board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
-    spot            room for a pod on a node; a seat is a spot for a role of a job (kube-scheduler: assumed pod); a slot
-                    is a seat with a pod's index
+    seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
+                    seat with a pod's index
     assignment      what a job gets: pods to keep, to release and to create (kueue: Admission); a grant is that with the
                     reason why it is not more (column LIMITED BY)
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
@@ -20,12 +21,12 @@ from elastic_operator.plan.demands import demand_while_aside, renew_demand
 from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
 from elastic_operator.plan.job.set_aside import plan_aside
-from elastic_operator.plan.job_memory import JobMemory, Planned, same_objects
+from elastic_operator.plan.job_memory import JobMemory, Planned
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.population import Population
 from elastic_operator.plan.stability import SteadyAllocator
@@ -75,8 +76,7 @@ class Planner:
         """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
         self._unplanned: dict[str, None] = {}
         """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Snapshot | None = None
-        self._members: frozenset[str] = frozenset()
+        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
         self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
         self._decided: Decisions | None = None
 
@@ -85,7 +85,8 @@ class Planner:
     def forget(self) -> None:
         """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
-        self._snapshot = self._again = None
+        self._again = None
+        self._snapshot.drop("")
         self._population = Population()
         self.forget_allocation()
 
@@ -93,7 +94,8 @@ class Planner:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
-                memory.obs = memory.demanded = None
+                memory.obs = None
+                memory.demanded.drop("")
                 self._observe_at.set(uid, -inf)
                 self._forget_plan(uid, memory)
 
@@ -216,24 +218,11 @@ class Planner:
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
-        demands, leaving = self._population.demands, self._population.leaving
-        last, policies = self._snapshot, world.policies
-        same_jobs = last is not None and same_objects(last.jobs, demands)
-        if not same_jobs:
-            self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
-        if last is None or not same or policies.team_of is not last.team_of:
-            last = self._snapshot = replace(
-                world.empty,
-                now=world.now,
-                nodes=nodes,
-                jobs=demands,
-                teams=(*policies.teams, *world.empty.teams),
-                team_of=policies.team_of,
-                pending_pods=pending,
-            )
-        return last
+        """What to allocate from; the same object while nothing but time differs."""
+        jobs = self._population
+        nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
+        made_of = world.policies, jobs.demands, nodes, pending
+        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -336,6 +325,24 @@ class Planner:
     def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
         """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
         return plan_aside(job, release, now)
+
+
+def _snapshot_of(
+    world: World,
+    policies: Resolved,
+    demands: tuple[JobDemand, ...],
+    nodes: tuple[Node, ...],
+    pending: tuple[PendingPod, ...],
+) -> Snapshot:
+    return replace(
+        world.empty,
+        now=world.now,
+        nodes=nodes,
+        jobs=demands,
+        teams=(*policies.teams, *world.empty.teams),
+        team_of=policies.team_of,
+        pending_pods=pending,
+    )
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:

@@ -19,6 +19,7 @@ from math import inf
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
@@ -178,10 +179,8 @@ def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ..
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
     for pod in came:
-        requests = pod.shape.requests
-        used.update(requests)
-        gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
-        used_by.setdefault(pod.namespace, Counter()).update(gpus)
+        used.update(pod.shape.requests)
+        used_by.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
     ports = node.used_ports.union(*(pod.shape.host_ports for pod in came))
     return replace(
         node, used=used, used_by=used_by, used_ports=ports, leaving={}, leaving_ports=frozenset(), leaving_by={}

@@ -31,10 +31,6 @@ class JobInputs(NamedTuple):
     around: JobContext
     heard: JobReports
 
-    def equal(self, other: JobInputs) -> bool:
-        """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
-        return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
-
 
 class Jobs:
     """The jobs of the stores. `dropped_fields` are the fields of their statuses that the API server drops."""

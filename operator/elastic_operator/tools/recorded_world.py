@@ -9,6 +9,7 @@ from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
@@ -52,9 +53,8 @@ class RecordedWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
-        names = self.empty.gpu_resources
-        pods = self._jobs[uid].assumed
-        return tuple(replace(pod, gpus=sum(pod.requests.get(name, 0) for name in names)) for pod in pods)
+        names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
+        return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""

@@ -85,7 +85,7 @@ def test_a_job_never_gets_two_masters():
     snapshot = world(make_job("one", 2, on="n1 n1", team="red"))
     first = allocate(snapshot)
     assignment = first.assignment("one")
-    extra = assignment._replace(create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
+    extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
     first._assignments["one"] = extra
     with patch.object(type(first), "assignment", lambda self, uid: self._assignments[uid]):
         second = allocate(snapshot)

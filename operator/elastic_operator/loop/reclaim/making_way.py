@@ -59,9 +59,9 @@ class Deferred:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.takers)
         known = obs.status.condition(ConditionType.FULL_SIZE)
-        _, keep, release, create = now.assignment
-        size = len(keep) + len(create)
-        if release or size != obs.status.target_replicas or known is None or known.reason not in _REASONS_OF_GRANTS:
+        gets = now.assignment
+        is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
+        if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
         return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now

@@ -16,15 +16,20 @@ from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_HOSTS = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
 
 
-class Spot(NamedTuple):
-    """A place for one pod: the node's number, and whether its room is free now."""
+class Seat(NamedTuple):
+    """A place for a pod that is to be created: the node's number, and whether its room is free now.
 
+    It is a tuple because the seats of large jobs are compared very often.
+    """
+
+    role: str
     node: int
     ready: bool
 
@@ -41,7 +46,7 @@ class Board:
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
-        self._gpus = [self._count_gpus(room.free) for room in self._soon]
+        self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
@@ -107,15 +112,15 @@ class Board:
             after.give(load)
         return after.fits(requirements)
 
-    def find(self, requirements: PodRequirements, near: Collection[int] = ()) -> Spot | None:
-        """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
+        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
                 if self._now[node].fits(requirements):
-                    return Spot(node, ready=True)
+                    return Seat(role, node, ready=True)
                 soon = node if soon is None else soon
-        return None if soon is None else Spot(soon, ready=False)
+        return None if soon is None else Seat(role, soon, ready=False)
 
     def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
@@ -132,11 +137,11 @@ class Board:
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def spots(self, requirements: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
-        """All places for one such pod, best first."""
+    def seats(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Seat]:
+        """All seats for one such pod, best first."""
         fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
-        found = [Spot(i, ready=self._now[i].fits(requirements)) for i in fitting]
-        return sorted(found, key=lambda spot: not spot.ready)
+        found = [Seat(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
+        return sorted(found, key=lambda seat: not seat.ready)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class Board:
         self._too_many = too_many
 
     def _reindex(self, node: int) -> None:
-        before, after = self._gpus[node], self._count_gpus(self._soon[node].free)
+        before, after = self._gpus[node], count_gpus(self._soon[node].free, self.gpu_resources)
         if before == after:
             return
         self._gpus[node] = after
@@ -204,9 +209,6 @@ class Board:
             insort(self._by_gpus.setdefault(after, []), node)
         if not row:
             self._by_gpus.pop(before, None)
-
-    def _count_gpus(self, free: Mapping[str, int]) -> int:
-        return sum(free.get(name, 0) for name in self.gpu_resources)
 
     def is_free(self, requirements: PodRequirements, node: int) -> bool:
         """Whether there is room for such a pod now, although pods that leave are still there."""
@@ -228,7 +230,7 @@ class Board:
         """Whether one more such pod has room anywhere soon."""
         if self.known_short(requirements, 1):
             return False
-        if self.find(requirements) is not None:
+        if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
             return True
         self.remember_short(requirements, 1)
         return False

@@ -7,21 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 from elastic_worker.contract import ROLE_MASTER
-
-
-class Seat(NamedTuple):
-    """A place for a pod that is to be created. It is a tuple because the seats of large jobs are compared
-    very often.
-    """
-
-    role: str
-    node: int
-    ready: bool
 
 
 class Victim(NamedTuple):
@@ -80,14 +71,6 @@ class Entry:
     """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
-    gang: str = ""
-    """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-    may_be_split: bool = False
-    """Whether the pending pod is of a gang that may get a part of its places."""
-    reserved_node: str = ""
-    """The node that the operator has nominated the pending pod for; "" for none."""
-    promised_node: str = ""
-    """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
     at_rest: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
@@ -95,6 +78,26 @@ class Entry:
     def is_pending_pod(self) -> bool:
         """Whether the entry is a pending pod of others: kube-scheduler binds it to idle GPUs whatever a quota says."""
         return self.pending is not None
+
+    @property
+    def gang(self) -> str:
+        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
+        return self.pending.gang if self.pending is not None else ""
+
+    @property
+    def may_be_split(self) -> bool:
+        """Whether the pending pod is of a gang that may get a part of its places."""
+        return self.pending is not None and self.pending.may_be_split
+
+    @property
+    def reserved_node(self) -> str:
+        """The node that the operator has nominated the pending pod for; "" for none."""
+        return self.pending.reserved if self.pending is not None else ""
+
+    @property
+    def promised_node(self) -> str:
+        """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
+        return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
         """Whether the entry is a pending pod for which kube-scheduler itself would preempt a pod of that job."""

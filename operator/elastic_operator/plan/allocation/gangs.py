@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, serve_minimum
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.state import AllocationState
 
 MAX_PODS = 256
@@ -20,10 +19,10 @@ A gang that gets nothing costs a plan for nearly all of its pods. Gangs that wer
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
-    A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
+    Pods may not fit only because a part of the gang is seated. So what is found of that is forgotten afterwards.
     """
     name = gang[0].gang
     too_many = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
@@ -31,17 +30,18 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany)
         return False
     state.tried_pods += len(gang)
     state.tried_gangs.add(name)
-    state.serving = name
-    served = _serve_all(state, gang, hopeless)
-    state.serving = ""
+    state.serving, known = name, state.round.short
+    state.round.short = known.copy()
+    served = _serve_all(state, gang)
+    state.serving, state.round.short = "", known
     return served
 
 
-def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
-    mark, places, found = state.journal.mark(), state.new_places, hopeless.copy()
+def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
+    mark, places = state.journal.mark(), state.new_places
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
-        serve_minimum(state, entry, found)
+        serve_minimum(state, entry)
         if not entry.served:
             break
     else:

@@ -11,7 +11,6 @@ from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.seating import seat_all
@@ -39,11 +38,8 @@ def round_sizes_down(state: AllocationState) -> None:
                 state.shrink(entry, below[-1])
 
 
-def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> Growth:
-    """Give the job its next allowed size, if it may have it and all its new pods fit.
-
-    `too_many` has the numbers of workers that could not be placed, even at others' cost.
-    """
+def grow(state: AllocationState, entry: Entry, tier: Tier) -> Growth:
+    """Give the job its next allowed size, if it may have it and all its new pods fit."""
     state.victims.over_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
@@ -68,7 +64,7 @@ def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) ->
         return Growth.NEVER
     if refused is None and _grow_freely(state, entry, size):
         return Growth.DONE
-    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
+    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size)
     return Growth.DONE if taken else Growth.NEVER
 
 
@@ -91,14 +87,14 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     return False
 
 
-def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
+def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key = refused_alike(state, entry), master
-    if too_many.covers(key, workers):
+    key, short = ("growth", refused_alike(state, entry), master), state.round.short
+    if short.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    (too_many.refuse if entry in state.victims.over_limit else too_many.add)(key, workers)
+    (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
     return False

@@ -11,7 +11,6 @@ from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
@@ -27,14 +26,11 @@ pod that got a place is nominated, and that wakes the loop.
 """
 
 
-def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> None:
-    """Give the job its minimum, or leave it what it has.
-
-    `hopeless` has the numbers of workers that could not be placed, with a master, even at others' cost.
-    """
+def serve_minimum(state: AllocationState, entry: Entry) -> None:
+    """Give the job its minimum, or leave it what it has."""
     if entry.preempted:
         _come_back(state, entry)
-    state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
+    state.set_served(entry, entry.complete or _complete(state, entry))
     if entry.served:
         state.set_saves_up(entry, False)
     elif entry.preempted:
@@ -50,7 +46,7 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
         state.keep_again(entry, entry.minimum)
 
 
-def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
+def _complete(state: AllocationState, entry: Entry) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
@@ -68,8 +64,8 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         return False
     if _goes_where_reserved(state, entry):
         return True
-    key = None if entry.size else refused_alike(state, entry)
-    if key and hopeless.covers(key, workers):
+    key, short = None if entry.size else ("minimum", refused_alike(state, entry)), state.round.short
+    if key and short.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
         return False
@@ -77,7 +73,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         state.new_places += entry.is_pending_pod
         return True
     if key:
-        (hopeless.refuse if entry in state.victims.over_limit else hopeless.add)(key, workers)
+        (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
     return False
 
 

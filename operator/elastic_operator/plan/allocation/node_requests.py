@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member

@@ -1,12 +1,14 @@
 """What one pass remembers, so that thousands of entries that are `alike` are not asked about one by one (38).
 
 An answer holds as long as nothing changes (`PassMemo`). That so many pods do not fit holds longer (`TooMany`): until
-room is freed on the board, and for takers until the next round, because taking only gets harder within one.
+room is freed on the board, and for takers until the next round, because taking only gets harder within one
+(`RoundMemory`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from heapq import heappush
 from typing import Generic, TypeVar
 
 from elastic_operator.plan.allocation.journal import Journal
@@ -55,3 +57,23 @@ class TooMany:
         other = TooMany()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
+
+
+class RoundMemory:
+    """What one round of minima, and of the growth after it, remembers. The next round begins with a new one.
+
+    `refused`: the entries, by what they have in common, that were tried for their minimum and got nothing. `short`: the
+    numbers of workers that could not be placed, even at others' cost. `options`: by taker, a heap of prices and nodes.
+    While pods are taken, an option only gets dearer, except on the nodes that they leave. So options are kept for the
+    round (44), or until a preemption is undone.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.refused = PassMemo[bool](journal)
+        self.short = TooMany()
+        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+
+    def pods_leave(self, node: int) -> None:
+        """Options on that node may be cheaper now, so they are looked at next."""
+        for found in self.options.values():
+            heappush(found, ((), node))

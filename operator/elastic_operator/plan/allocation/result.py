@@ -26,7 +26,7 @@ class Allocation(Mapping[str, Grant]):
     """
 
     def __init__(self, state: AllocationState) -> None:
-        self._own, self._serial = state, state.serial
+        self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
         self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
         self._assignments: dict[str, Assignment] = {}
@@ -65,7 +65,7 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def _state(self) -> AllocationState:
-        assert self._own.serial == self._serial, "read after the next pass has begun"
+        assert self._own.revision == self._revision, "read after the next pass has begun"
         return self._own
 
     @property

@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.gangs import serve_gang
 from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
-from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.state import AllocationState
@@ -55,10 +55,7 @@ class Minima:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._hopeless = TooMany()
         self._reserved: set[tuple[str, str]] = set()
-        self._in_vain = PassMemo[bool](state.journal)
-        """Whether one of several entries that are alike was tried in this round and got nothing."""
 
     def serve(self, tier: Tier) -> None:
         """One round: first jobs that run or were started, and those that rank before them in their teams; then all
@@ -67,9 +64,7 @@ class Minima:
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.options.clear()
-        self._in_vain = PassMemo(state.journal)
-        self._hopeless = TooMany()
+        state.round = RoundMemory(state.journal)
         while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
@@ -95,15 +90,15 @@ class Minima:
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
         key = tried_alike(self._state, entry)
-        if key and self._in_vain.get(key):
+        if key and self._state.round.refused.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
-            serve_minimum(self._state, entry, self._hopeless)
+            serve_minimum(self._state, entry)
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
-            self._in_vain.put(key, True)
+            self._state.round.refused.put(key, True)
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -118,7 +113,7 @@ class Minima:
             return
         kinds = Counter(tried_alike(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and self._in_vain.get(key):
+        if key and state.round.refused.get(key):
             return
         need = Counter[Account | None]()
         for entry in gang:
@@ -127,13 +122,13 @@ class Minima:
         may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
-                serve_gang(state, gang, self._hopeless)
+                serve_gang(state, gang)
             may_be_split &= name in state.tried_gangs
         if may_be_split and not gang[0].served:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif key and not gang[0].served:
-            self._in_vain.put(key, True)
+            state.round.refused.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the entry can have its minimum with GPUs that it has already."""
@@ -169,20 +164,19 @@ def _waits(entry: Entry) -> bool:
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can."""
-    too_many = TooMany()
     queues = {
         account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
     }
     for entry in state.changed | singular(state):
         queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
-    lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
+    lowest_first(queues, lambda account: _grow_one(state, tier, queues[account]))
 
 
-def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
+def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
     """One step of the first job that can take one. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
-        if grow(state, entry, tier, too_many) is Growth.DONE:
+        if grow(state, entry, tier) is Growth.DONE:
             queue.grew(group, entry)
             return True
         queue.give_up(group, entry)

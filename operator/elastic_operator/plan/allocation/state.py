@@ -8,15 +8,14 @@ what.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from heapq import heappush
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Board, Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo
+from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.victims import Victims
@@ -38,14 +37,13 @@ class AllocationState:
         in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
-    pods are taken, an option only gets dearer, except on the nodes that they leave. So `options` are kept for a round
-    (44), or until a preemption is undone.
-    `serial` is the number of times that the state was renewed: what was read from it before holds no more.
+    `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
+    remembers.
+    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.serial = snapshot, 0
+        self.snapshot, self.revision = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
@@ -62,7 +60,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
-        self.serial += 1
+        self.revision += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
@@ -78,7 +76,7 @@ class AllocationState:
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+        self.round = RoundMemory(self.journal)
         self.roster.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -129,13 +127,15 @@ class AllocationState:
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
-            spot = self.board.find(entry.requirements(member.role), entry.near) if member.node is None else None
-            if spot is not None:
+            if member.node is not None:
+                continue
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            if seat is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, spot.node),
-                    undo=partial(self._uncount_at, entry, member, spot.node),
+                    partial(self._count_at, entry, member, seat.node),
+                    undo=partial(self._uncount_at, entry, member, seat.node),
                 )
-                self.board.hold(member, spot.node, now=True)
+                self.board.hold(member, seat.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
@@ -193,15 +193,14 @@ class AllocationState:
             self.charge(entry, sign * member.gpus)
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load as leaving. Options on its node may be cheaper now, so they are looked at next."""
+        """Count a load as leaving."""
         self.board.release(load, node, now=now)
-        for found in self.options.values():
-            heappush(found, ((), node))
+        self.round.pods_leave(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
-            self.options.clear()
+            self.round.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------

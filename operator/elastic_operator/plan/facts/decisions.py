@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from elastic_api.status import JobStatus, SizeReason
 
@@ -21,7 +20,8 @@ class Slot:
     ready: bool
 
 
-class Assignment(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Assignment:
     """What one job gets. `keep` and `release` together are its members, by uid; `create` are the pods that are missing.
 
     `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. The last is a job that has lost

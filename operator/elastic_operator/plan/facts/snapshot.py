@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.growth_cost import worth_it_after
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 from elastic_worker.contract import ROLE_MASTER
@@ -356,5 +357,4 @@ class Snapshot:
 
 def gpus_in(snapshot: Snapshot) -> int:
     """The GPUs of all nodes, whatever state they are in."""
-    names = snapshot.gpu_resources
-    return sum(node.allocatable.get(name, 0) for node in snapshot.nodes for name in names)
+    return sum(count_gpus(node.allocatable, snapshot.gpu_resources) for node in snapshot.nodes)

@@ -45,7 +45,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:
-    size, keep, release, create = grant.assignment
-    kept = tuple(uid for uid in keep if uid != worker.uid)
+    gets = grant.assignment
+    kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
     message = f"{worker.name} makes room for a new master, which finds no other place."
-    return replace(grant, assignment=Assignment(size - 1, kept, (worker.uid, *release), create), message=message)
+    return replace(grant, assignment=Assignment(gets.replicas - 1, kept, released, gets.create), message=message)

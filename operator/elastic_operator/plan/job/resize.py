@@ -20,12 +20,13 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """
     if not obs.live or obs.finishing:
         return obs
-    size, keep, release, _ = grant.assignment
+    gets = grant.assignment
+    size, release = gets.replicas, gets.release
     may_run = obs.job.spec is None or size >= obs.job.spec.min_replicas
     frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
     if size == 0:
         why = f"All GPUs are given back: {grant.message}"
-    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(keep):
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(gets.keep):
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
@@ -93,12 +94,12 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
 
     If none comes again, an earlier leader has already recorded the change and got no further.
     """
-    size, _, release, create = grant.assignment
-    if obs.finishing or not grant.takers or not create or not any(pod.uid in release for pod in obs.live):
+    gets = grant.assignment
+    if obs.finishing or not grant.takers or not gets.create or not any(pod.uid in gets.release for pod in obs.live):
         return obs
     reason, why = why_smaller(grant)
     text = f"{why} As many pods come elsewhere."
-    status = add_change(obs.status, now, size, size, reason, text)
+    status = add_change(obs.status, now, gets.replicas, gets.replicas, reason, text)
     return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
 
 

@@ -13,7 +13,8 @@ from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.alike import alike
-from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.rules import Taking
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order

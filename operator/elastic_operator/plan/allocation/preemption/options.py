@@ -52,7 +52,7 @@ class Options:
 
     def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
         """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
-        taker, known = self._taker, self._state.options
+        taker, known = self._taker, self._state.round.options
         own = bool(taker.size) or self._only is not None
         key = None if own else alike(self._state, taker), taker.requirements(role), need, self._candidates.kind
         if own or key not in known:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
 from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
