@@ -63,8 +63,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.backs_off and status.retry:
-        return Phase.QUEUED, status.retry.reason
+    if obs.backs_off and status.failed_size:
+        return Phase.QUEUED, status.failed_size.reason
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
     if now < obs.hold_until and status.retry:
@@ -108,7 +108,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), text
-        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
@@ -158,7 +158,7 @@ def _enough(obs: Observation) -> bool:
     """Whether the minimum runs, with its master."""
     if _lacks_master(obs):
         return False
-    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.min_replicas
+    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:
@@ -226,8 +226,8 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
-    retry = obs.status.retry
-    if retry and obs.backs_off:
-        return False, SizeReason.SCALE_UP_FAILED, retry.reason
+    failed = obs.status.failed_size
+    if failed and obs.backs_off:
+        return False, SizeReason.SCALE_UP_FAILED, failed.reason
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message

@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import reported
+from elastic_operator.plan.job.losses import due_for_a_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
@@ -45,11 +45,13 @@ def shut_out(obs: Observation, now: float) -> Observation:
     text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
     event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
+    names = {pod.name for pod in going}
+    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not take them for lost
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(status, now)
+        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
@@ -58,7 +60,7 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
     """Pods of a job below its minimum go if no more can be created before somebody edits it."""
     if not obs.job.needs_edit or not obs.live:
         return obs
-    if len(obs.live) >= obs.spec.min_replicas and master_of(obs) is not None:
+    if len(obs.live) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
     event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
@@ -98,16 +100,16 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
-def takes_from(retry: Retry | None) -> float:
+def takes_from(failed: Retry | None) -> float:
     """When (epoch seconds) pods of others go again for a job whose pods the scheduler placed nowhere, time after time
     (139).
 
     It gets idle GPUs as before.
     """
-    if retry is None or retry.cause is not RetryCause.UNSCHEDULABLE:
+    if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return 0.0
-    rest = rest_seconds(retry.attempt)
-    return seconds(retry.not_before) + rest if rest else 0.0
+    rest = rest_seconds(failed.attempt)
+    return seconds(failed.not_before) + rest if rest else 0.0
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
@@ -126,7 +128,7 @@ def _patience(obs: Observation, pod: OwnPod) -> float:
 def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     """Whether no node was chosen for the pod, and the pods with a node do not make the minimum."""
     placed = sum(member.node is not None for member in obs.live)
-    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
+    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
 def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
@@ -138,13 +140,13 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     jobs in each other's way do not try together for ever. If no new node came, sizes are tried meanwhile, and only new
     nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves (139).
     """
-    before, unplaced = obs.status.retry, cause is RetryCause.UNSCHEDULABLE
+    before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.min_replicas) or left[0].role != ROLE_MASTER
+    goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
-    retry = Retry(
+    failed = Retry(
         reason=why,
         not_before=at(now + wait),
         attempt=attempt,
@@ -152,7 +154,7 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
-    status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
+    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if goes:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
