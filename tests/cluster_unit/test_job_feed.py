@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from itertools import islice, pairwise
 from math import inf
 from typing import Any
 
@@ -16,26 +15,21 @@ from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY
-from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, EndlessPauses, JobFeed
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, JobFeed
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 
 JOBS_OF_A = in_namespace(JOBS, "a")
 
 
-def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
-    pauses = EndlessPauses()
-    first, second = list(islice(pauses, 50)), list(islice(pauses, 50))
-    assert all(later > 1.5 * earlier for earlier, later in pairwise(first[:6]))
-    assert max(first) <= 36
-    assert second[0] < 1
-    assert first != second
+async def nobody(_take: Any) -> None:
+    """A host that is not started."""
 
 
 @asynccontextmanager
 async def feeding(session: Session):
     """A feed whose kopf is the test."""
-    feed = JobFeed(session._connection, session, Store[CustomObject]())
+    feed = JobFeed(session, Store[CustomObject](), nobody)
     async with running(feed._sweep_forever()):
         await at_rest()
         assert feed.last_ok > -inf
@@ -181,7 +175,7 @@ async def test_kopf_starts_after_the_first_pass_or_some_seconds_later(session, d
         started.append(asyncio.get_running_loop().time())
         await asyncio.Event().wait()
 
-    feed = JobFeed(session._connection, session, Store[CustomObject](), host=lambda *_: host)
+    feed = JobFeed(session, Store[CustomObject](), host)
     begun = asyncio.get_running_loop().time()
     async with running(feed.run()):
         await asyncio.sleep(LATEST_HOST_SECONDS - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice, pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from aiohttp import web
 
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator.cluster.reflector import in_namespace
-from elastic_operator.job_feed import JOBS, NO_JOB, Kopf
+from elastic_operator.job_feed import JOBS, NO_JOB
+from elastic_operator.kopf_host import EndlessPauses, Kopf
 from tests.cluster_unit.fake_api import FakeApi, connection_to, json
 from tests.kit.tasks import running
 from tests.kit.wait import until_async
@@ -54,3 +56,12 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     assert told[0] == (None, {})
     ((type_, job),) = told[1:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
+
+
+def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
+    pauses = EndlessPauses()
+    first, second = list(islice(pauses, 50)), list(islice(pauses, 50))
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(first[:6]))
+    assert max(first) <= 36
+    assert second[0] < 1
+    assert first != second

@@ -10,7 +10,8 @@ from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
 from elastic_operator.cluster.session import Session
-from elastic_operator.job_feed import JOBS, NO_JOB, EndlessPauses, Take
+from elastic_operator.job_feed import JOBS, NO_JOB, Take
+from elastic_operator.kopf_host import EndlessPauses
 
 FOR_EVER = 1e9
 
