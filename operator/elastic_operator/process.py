@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
@@ -31,7 +33,7 @@ from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed
+from elastic_operator.job_feed import JobFeed, Take
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.act import Actor
@@ -363,7 +365,26 @@ def namespace() -> str:
 
 def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
     """The feed of the jobs that are served."""
-    return JobFeed(connection, session, Store(), namespaces=settings.watch_namespaces)
+
+    async def kopf(take: Take) -> None:
+        kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
+        await kopf_host.Kopf(connection, feed.namespaces)(take)
+
+    feed = JobFeed(session, Store(), kopf, namespaces=settings.watch_namespaces)
+    return feed
+
+
+def _without_kubernetes(module: str) -> Any:
+    """Import the module, for which the client `kubernetes` is not installed, unless it is imported already.
+
+    kopf would only look for its types, and that client takes 16 MB (174).
+    """
+    absent = sys.modules.setdefault("kubernetes", None) is None  # type: ignore[arg-type] # so an import of it fails
+    try:
+        return importlib.import_module(module)
+    finally:
+        if absent:
+            del sys.modules["kubernetes"]
 
 
 @contextlib.asynccontextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from kubernetes.config import ConfigException
-
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
@@ -27,6 +25,8 @@ LIST_SECONDS = 120.0
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:
     """The cluster that the kubeconfig names, or the one this runs in. Raises InputError."""
+    from kubernetes.config import ConfigException
+
     try:
         return load_connection(kubeconfig, context=context)
     except (ConfigException, OSError) as error:
