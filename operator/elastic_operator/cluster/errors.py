@@ -17,7 +17,10 @@ _MAX_SHOWN = 200
 
 
 class Remedy(Enum):
-    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged."""
+    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged.
+
+    The later an error's remedy stands here, the graver it is (`gravity`).
+    """
 
     DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
     NEXT_LEADER = "this process writes no more; it is not reported"
@@ -143,6 +146,16 @@ def may_have_happened(error: ClusterError) -> bool:
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)
     return error.status in {502, 504} or "etcdserver: request timed out" in error.message
+
+
+def gravity(error: BaseException) -> int:
+    """How grave an error is among those of several writes: the highest is the one to act on.
+
+    An error that time mends must not hide one that a person has to mend, nor any of them an error of the operator's
+    own, or a cancellation.
+    """
+    remedies = list(Remedy)
+    return remedies.index(error.remedy) if isinstance(error, ClusterError) else len(remedies)
 
 
 _MAY_CHANGE = ("webhook", "denied request")
