@@ -294,7 +294,7 @@ class Ours:
 
 
 def _team(name: str, guaranteed: int, number: int) -> Team:
-    return Team(name, uid=name, created=float(number), quotas={DEFAULT_FLAVOR: Quota(guaranteed=guaranteed)})
+    return Team(name, created=float(number), quotas={DEFAULT_FLAVOR: Quota(guaranteed=guaranteed)})
 
 
 def _new_job(trace: JobTrace) -> Job:

@@ -243,6 +243,25 @@ def test_growth_the_scheduler_cannot_place_is_taken_back_and_the_rest_goes_on():
     assert "no cpu" in planned.status.failed_size.reason
 
 
+def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them():
+    pods = group(1, gates=("kueue.x-k8s.io/topology", "example.com/quota"), **UNSEEN)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=86_400)
+    assert (planned.deletes, planned.status.retry) == ((), None)
+    who, gates = "toy-master-0, toy-worker-0", "kueue.x-k8s.io/topology, example.com/quota"
+    told = planned.status.condition("Ready").message
+    assert f"{who}: kube-scheduler does not look at it before its scheduling gates are removed: {gates}" in told
+    assert "looked at by no scheduler" not in told
+
+
+def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
+    late = make_pod("worker-1", gates=("example.com/quota",), **UNSEEN)
+    planned = plan(
+        make_job((*group(1), late), status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])
+    )
+    assert planned.deletes == ()
+    assert "example.com/quota" in planned.status.condition("Ready").message
+
+
 def test_an_image_that_cannot_be_pulled_is_told():
     main = MainContainer(waiting_reason="ImagePullBackOff", waiting_message="no such image")
     pods = (make_pod("master-0", phase="Pending", main=main), make_pod("worker-0", main=main))

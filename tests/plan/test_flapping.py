@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.job import Quiet
+from elastic_operator.plan.facts.job import MainContainer, Quiet
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
@@ -155,6 +155,19 @@ def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
     assert status.held_until is not None
     seen = see(make_job(group(1), status=status, quiet=Quiet(START)), now=300)
     assert (seen.status.restarts, seen.status.held_until) == (1, None)
+
+
+@pytest.mark.parametrize("runtime", ["Torchrun", "Elastic"])
+def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_is_not(runtime):
+    """A job without pods was held for ten minutes, because it had pods when its hold began."""
+    spec = make_spec(runtime={"mode": runtime})
+    pods = group(1, bound=False, phase="Pending", ready=False, main=MainContainer())
+    why = {pod.uid: "node n1 takes no pods any more (cordoned)" for pod in pods}
+    held = started(1).model_copy(update=HELD)
+    some = see(make_job(pods, spec=spec, status=held, shut_out={"uid-worker-0": "full"}), now=300).status
+    none = see(make_job(pods, spec=spec, status=held, shut_out=why), now=300).status
+    assert (some.held_until, none.held_until) == (at(700), None)
+    assert see(make_job((), spec=spec, status=none), now=301).wants_pods
 
 
 def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_then():

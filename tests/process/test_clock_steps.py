@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -130,6 +131,27 @@ def test_a_process_believes_old_times_at_its_first_look_only():
     seen.first_seen.begin_look()
     assert seen.age(START - 2 * HOUR) == 0
     assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
+
+
+@pytest.mark.parametrize("written", [START, None], ids=["the API server's time", "no time"])
+@pytest.mark.parametrize("gated", [10.0, HOUR])
+def test_a_pod_whose_gates_went_is_unschedulable_since_then(written, gated):
+    """Kubernetes keeps the condition's time, because its status stays False: it says when the pod was created."""
+    seen = Seeing()
+    waiting = replace(make_pod(phase="Pending", bound=False), gates=("example.com/quota",))
+    assert seen.first_seen.of_pod(waiting).unschedulable_since is None
+    seen.now += gated
+    seen.first_seen.begin_look()
+    open_ = replace(waiting, gates=(), unschedulable="no room", unschedulable_since=written)
+    assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
+    seen.now += 7
+    assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
+
+
+def test_a_new_leader_counts_from_its_first_look_if_a_pod_says_nothing():
+    seen = Seeing()
+    waiting = make_pod(phase="Pending", bound=False, unschedulable="no room", unschedulable_since=None)
+    assert seen.first_seen.of_pod(waiting).unschedulable_since == START
 
 
 def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():

@@ -119,12 +119,13 @@ class Elector:
     async def _release(self) -> None:
         """Let the next replica take over at once."""
         try:
-            self._lease = await self._read()
-            if self._lease is not None and _spec(self._lease).get("holderIdentity") == self.identity:
-                await self._put(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+            lease = await self._read()
+            if lease is not None and _spec(lease).get("holderIdentity") == self.identity:
+                await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
                 logger.info("lease released identity=%s", self.identity)
-        except ClusterError as error:
-            logger.warning("lease not released, the next leader waits for its end reason=%s", error)
+        except Exception as error:
+            text = "lease not released, the next leader waits for its end reason=%s"
+            logger.warning(text, error, exc_info=_unexpected(error))
 
     async def _acquire(self) -> None:
         backoff = Backoff(first=self._timing.poll_seconds, most=_POLL_AGAIN_SECONDS)
@@ -134,10 +135,11 @@ class Elector:
                     break
                 backoff.reset()
                 pause = self._timing.poll_seconds * random.uniform(0.8, 1.2)
-            except ClusterError as error:
-                pause = backoff.next(at_least=error.retry_after)
+            except Exception as error:
+                pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                logger.log(level, "lease not read or taken, tried until it can be reason=%s", error)
+                text = "lease not read or taken, tried until it can be reason=%s"
+                logger.log(level, text, error, exc_info=_unexpected(error))
             await asyncio.sleep(pause)
         logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
         self._work.call_soon_threadsafe(self._leading.set)
@@ -192,9 +194,10 @@ class Elector:
             except _TakenError:
                 logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
-            except (ClusterError, TimeoutError) as error:
-                reason = error if isinstance(error, ClusterError) else "no answer in time"
-                logger.warning("lease not renewed remaining=%.1fs reason=%s", self.remaining(), reason)
+            except Exception as error:
+                reason = "no answer in time" if isinstance(error, TimeoutError) else error
+                text = "lease not renewed remaining=%.1fs reason=%s"
+                logger.warning(text, self.remaining(), reason, exc_info=_unexpected(error))
                 wait = self._timing.retry_seconds
             if not self.is_leader:
                 logger.error("lease lost: not renewed in time identity=%s", self.identity)
@@ -208,10 +211,10 @@ class Elector:
             await self._claim(self._lease)
         except (Conflict, NotFound, AlreadyExists):
             # An answer of ours was lost, somebody annotated or deleted the Lease, or somebody took it.
-            self._lease = await self._read()
-            if self._lease is not None and _spec(self._lease).get("holderIdentity") != self.identity:
+            lease = await self._read()
+            if lease is not None and _spec(lease).get("holderIdentity") != self.identity:
                 raise _TakenError from None
-            await self._claim(self._lease)
+            await self._claim(lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
         """Write the Lease as ours. The time counts from before the request, because nobody knows when it was carried
@@ -224,7 +227,7 @@ class Elector:
         spec = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._timing.lease_seconds),
-            "acquireTime": old["acquireTime"] if held else now,
+            "acquireTime": (held and old.get("acquireTime")) or now,  # the field is optional
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if held or lease is None else 1),
         }
@@ -273,6 +276,11 @@ def _since_boot() -> float:
 def micro_time(epoch: float) -> str:
     """Epoch seconds as the API's MicroTime: RFC 3339 in UTC with microseconds."""
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    """The error if it is the operator's own: the log then has its traceback."""
+    return None if isinstance(error, ClusterError | TimeoutError) else error
 
 
 def _spec(lease: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -72,7 +72,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
 def make_team(name="team-a", guaranteed=0, *, borrow=None, weight=1, lend=None, flavor="default", quotas=None, **more):
     """A team and its quota of one flavor (`borrow` and `lend` are limits), or of those in `quotas`."""
     quota = Quota(guaranteed=guaranteed, borrow_limit=borrow, weight=weight, lend_limit=lend)
-    return Team(name, uid=f"uid-{name}", quotas={flavor: quota} if quotas is None else quotas, **more)
+    return Team(name, quotas={flavor: quota} if quotas is None else quotas, **more)
 
 
 def make_snapshot(nodes, jobs, now=NOW, *, teams=(), **more):

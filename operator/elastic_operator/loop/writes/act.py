@@ -67,7 +67,7 @@ class Actor:
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
-        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)])
+        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))

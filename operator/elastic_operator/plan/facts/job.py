@@ -67,7 +67,7 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
     `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no node, and
-    `unschedulable_since` is the time since when.
+    `unschedulable_since` is the time since when. `gates` are the scheduling gates for whose removal it waits (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of what it was made from (19), "" for
     pods that do not have it. The master of an Elastic job has a `master_epoch`, and `membership` as it was last
@@ -92,6 +92,7 @@ class OwnPod(Load):
     refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
+    gates: tuple[str, ...] = ()
     nnodes: tuple[int, int] | None = None
     template: str = ""
     pod_ip: str | None = None

@@ -36,7 +36,8 @@ def may_flap(status: JobStatus, now: float) -> bool:
 def hold_still(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; let it go when the time is over or something has changed.
 
-    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
+    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
+    (`shut_out`). For a job below its
     minimum any change from outside ends it: the job loses nothing by another try.
     """
     status, quiet = obs.status, obs.job.around.quiet

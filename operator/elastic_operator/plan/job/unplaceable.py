@@ -35,8 +35,9 @@ UNSCHEDULABLE_SECONDS = 60.0
 def shut_out(obs: Observation, now: float) -> Observation:
     """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
-    They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
-    the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
+    They have done no work and nobody is to blame, so nothing is counted and nothing waits: a job that is held (143) is
+    let go if it has no other pods. If the master is among them, the others of a Torchrun job have not trained yet, and
+    those of an Elastic job wait for the next master.
     """
     why = obs.job.around.shut_out
     going = [pod for pod in obs.live if pod.uid in why]
@@ -48,6 +49,8 @@ def shut_out(obs: Observation, now: float) -> Observation:
     names = {pod.name for pod in going}
     known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not take them for lost
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
+    if not left:
+        status = status.model_copy(update={"held_until": None})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
