@@ -79,7 +79,7 @@ class DefaultBorrowing(ApiModel):
     limit: Gpus | None = None
     """GPUs of each flavor; None: all, 0: none."""
     weight: int = Field(1, ge=0, le=MAX_WEIGHT)
-    """Their part of what nobody is guaranteed, beside the weights of the policies."""
+    """Their weight in sharing unguaranteed GPUs, compared with the policies' weights."""
 
 
 class DefaultPolicy(ApiModel):

@@ -108,9 +108,9 @@ class Reconciler:
         """Make the plans that are not made yet, as many as one pass has time for.
 
         Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
-        follows at once for those that are left and can be started on; the others come last. A job whose
-        status is not written yet looks new in each pass: thousands of such writes that hang must neither keep the
-        passes going nor use up the plans of one.
+        follows at once if jobs are left that can be started on. Jobs with a hanging status write are planned last: they
+        look new in every pass, and thousands of them would otherwise keep the passes going, and use up each pass's
+        plans.
         """
         all_obs = decisions.observed.obs
         self.making_way.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())

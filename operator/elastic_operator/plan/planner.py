@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
 The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same
-object as before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers
-decides what a fresh one does; that is a property test.
+read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
+object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
+is a property test.
 """
 
 from __future__ import annotations

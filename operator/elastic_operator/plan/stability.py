@@ -1,9 +1,10 @@
 """Looks at a decision as if it were carried out, before any job loses a pod for it (143).
 
-The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
-get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
-take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
-nobody a pod. Decisions by which no job loses a pod are not looked at, because they can be undone without harm.
+The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
+gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
+unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
+one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. Decisions by which no job loses
+a pod are not looked at, because they can be undone without harm.
 
 No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
 whose size then changes again and again are held (`flapping.py`).

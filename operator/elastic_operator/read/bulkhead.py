@@ -26,13 +26,15 @@ MAX_ASIDE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
 TAKES_NOTHING_SECONDS = 600.0
-"""A job with an error about what it was given takes nothing from others until this long after its next try, because
-others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+"""If a job failed because of its grant, no pods are preempted for it until this long after its next try, because they
+would be lost for nothing. The time ends earlier once pods of the job were created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """An object that has not raised for this long begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
+"""After this many specs that raised, an edited spec is still tried at once, but the time in which nothing is preempted
+for the job does not end by the edit.
+"""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """Since when nodes are away and pods wait, as this process saw it: a step of the clock loses no node or pod (29).
 
-A node that is not Ready, a pod that waits, a master that is away: after some time pods are given up or deleted for it.
-A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. A time that
-is in the future, or late, when it is first seen counts from that moment, because a step is believed only after some
-seconds. At its first look, a process believes what is written.
+Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master has
+gone away. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If
+a time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
+may have stepped, which is known only seconds later. At its first look, a process believes what is written.
 
 Since when a scheduler cannot place a pod that had scheduling gates is written nowhere: the condition keeps the time of
 the pod's creation. That counts from when it is first seen (176).

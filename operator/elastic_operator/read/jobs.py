@@ -22,7 +22,8 @@ from elastic_operator.settings import Settings
 class JobInputs(NamedTuple):
     """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
 
-    `pods` are its own. While all of its nodes are Ready, what is reported is as if no master and no log were asked.
+    `pods` are its own. While all its nodes are Ready, reports of masters and logs are left out of `heard`, so that they
+    do not void the job.
     """
 
     body: objects.CustomObject

@@ -1,12 +1,12 @@
-"""Whether a job may let pods go for others, and what must be done first.
+"""Whether a job's pods may be evicted for others now, and what must be done first.
 
-No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
-pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod goes, because none
-is created either. While the log of a failed pod is being read, no pod of its job goes, nor any pod for that job: all of
-its pods may be replaced a moment later (14).
+No pod is evicted for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
+pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted, because
+none is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all of its
+pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its takers.
-Then it lets the pods go whose takers may use the room, and the others later.
+Then it releases the pods whose takers can use the room, and the other pods later.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from elastic_operator.plan.job.observation import Observation
 TOGETHER_SECONDS = 10.0
 """A job waits this long for the answers about all of its takers."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods go for pending pods of others, about which nothing is asked. One node of a gang waited
-for 14 s, because a job with one pod there also had to make way for a job.
+"""The same if some of its pods are evicted for pending pods of others, about which nothing is asked. One node of a gang
+waited for 14 s, because a job with one pod there also had to make way for a job.
 """
 
 _REASONS_OF_GRANTS = frozenset(SizeReason) - {
@@ -54,7 +54,7 @@ class Deferred:
     takers: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while their release is put off. If spec and size are those of before, so is the reason."""
+        """The grant while the release of these pods is put off. If spec and size are unchanged, so is the reason."""
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.takers)
@@ -95,7 +95,10 @@ class MakingWay:
         drop_absent(present, self._waits_since)
 
     def deferred(self, uid: str) -> Deferred:
-        """The pods of that job whose release is put off: it is not known that their takers can use the room."""
+        """The pods of that job whose release is put off, because it is not known that their takers can use the room.
+
+        Starts and ends the job's wait, and has the takers asked about.
+        """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
@@ -144,8 +147,9 @@ class MakingWay:
         return self._allocation
 
     def _can_use_room(self, uid: str, giver: str) -> bool:
-        """Whether the API server is known to accept the job's pods. If not, the giver is decided on again after the
-        answer.
+        """Whether the API server is known to accept the job's pods.
+
+        If not, it is asked, and the giver is decided on again after the answer.
         """
         obs = self._seen.get(uid)
         if self._reads(uid):

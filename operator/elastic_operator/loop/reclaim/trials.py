@@ -1,12 +1,12 @@
-"""Asks whether the API server would accept the pods of a taker, before the first pod goes for it (139).
+"""Asks whether the API server would accept the pods of a taker, before the first pod is evicted for it (139).
 
-A job whose pods are refused takes nothing from others for a while. If it needs them for its minimum, that counts like a
-refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused nevertheless when they
-are created, time after time, no pods go for the job for long. An edited job is asked about at once, but somebody who
-edits it again and again does not have pods of others go each time.
+A job whose pods are refused may not preempt for a while. If it needs the pods for its minimum, the answer counts like a
+refused creation; else the job still grows into idle GPUs. If pods pass the trial and are refused nevertheless when they
+are created, time after time, nothing is preempted for the job for a long time. An edited job is asked about at once,
+but repeated edits do not cause an eviction each time.
 
-Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
-turns: one with slow webhooks, or with very many jobs, must hold up neither the questions of others nor the writes that
+Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
+turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
 follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
 """
 
@@ -30,20 +30,20 @@ from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN, rest_seconds
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, because quotas change. Meanwhile the old answer holds, if it was wanted
-all the time.
+"""A question is asked again after this time, because quotas change. Until the new answer comes the old one holds, if
+the question was wanted all the time.
 """
 QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
 REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
-"""How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
+"""How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
 SILENT_SECONDS = 1.0
 MAX_SILENT_SECONDS = 30.0
 """How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
 MAX_EDITS = 3
-"""After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
-doubled each time up to a day.
+"""After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
+for an hour, doubled each time up to a day.
 """
 MAX_AT_ONCE = 16
 """The most questions under way: half of the writes that may be (28)."""
@@ -85,9 +85,11 @@ class _Silence:
 class Trials:
     """The answers, by the uid of the job.
 
-    `ask` raises ClusterError. `refused` is called with a PodRefused, and whether the job needs the pods for its
-    minimum; not if only pods of other jobs leave no room under the quota. `again` has a giver (uid) decided on again
-    that waited.
+    Args:
+        ask: Asks the API server. Raises ClusterError.
+        refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
+            if other jobs' pods filled the quota.
+        again: `again(uid)`: decide again on that giver, which waited for an answer.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Trials:
         self._ask, self._refused, self._again = ask, refused, again
         self._passed: dict[str, _Passed] = {}
         self._takes_from: dict[str, float] = {}
-        """When (monotonic) pods of others may go for jobs again."""
+        """By job (uid), when (monotonic) it may preempt again."""
         self._refusals: dict[str, int] = {}
         self._in_vain: dict[str, int] = {}
         """How often pods that had passed the trial were refused when they were created."""
@@ -121,12 +123,12 @@ class Trials:
             self._forgive(job)
 
     def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job, by its generation that was last seen."""
+        """Whether the job may preempt, by its generation that was last seen."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._takes_from.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids), and the namespaces whose jobs, that may not take."""
+        """The jobs (uids) that may not preempt, and the namespaces whose jobs may not."""
         now = time.monotonic()
         waiting = frozenset(uid for uid, until in self._takes_from.items() if now < until)
         return waiting, frozenset(name for name, silence in self._silences.items() if now < silence.until)
@@ -151,7 +153,7 @@ class Trials:
         self._takes_from[uid] = max(self._takes_from.get(uid, 0.0), now + rest)
 
     def next_try(self) -> float:
-        """When (monotonic) the next job may take again that may take nothing now; infinity if there is none."""
+        """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
         ends = (*self._takes_from.values(), *(silence.until for silence in self._silences.values()))
         return min((until for until in ends if until > now), default=inf)
@@ -170,10 +172,9 @@ class Trials:
     def have_passed(
         self, job: Job, roles: Counter[str], trial: Callable[[], Trial | None], *, giver: str, order: int
     ) -> bool:
-        """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
-        comes.
+        """Whether that many pods of the job are known to be accepted.
 
-        After the answer the `giver` is decided on again.
+        If not, the question waits for its turn, and after the answer the `giver` is decided on again.
         """
         now, known = time.monotonic(), self._passed.get(job.uid)
         passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
@@ -232,7 +233,7 @@ class Trials:
 
     def were_refused(self, job: Job) -> None:
         """Pods of the job were refused when they were created. If they had passed the trial, pods of others may have
-        gone in vain.
+        been evicted for nothing.
         """
         if self._passed.pop(job.uid, None) is None:
             return

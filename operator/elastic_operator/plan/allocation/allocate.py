@@ -22,8 +22,8 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
 _MAX_TRIES = 3
-"""A pass is served at most this many times, until no whole job is preempted in vain (112), and then once more without
-gangs if one of them has only a part of its places.
+"""A pass is served up to this many times, while it preempts a whole job for nothing (112) or splits a gang. If a gang
+is still incomplete then, the pass is served once more without gangs.
 """
 
 
@@ -48,10 +48,10 @@ class Allocator:
         """The state after a pass in which no whole job is preempted in vain (112) and no gang has a part of its places
         (144).
 
-        A job is preempted in vain if a taker of it has no pods at the end of the pass, or if each of its takers has
-        just the pods that it had. Then the pass is served again, and these takers may take no whole job. If others took
-        the places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the
-        last try, no gang gets any.
+        A job is preempted in vain if one of its takers has no pods at the end of the pass, or if all of its takers have
+        just the pods that they had before. Then the pass is repeated, and these takers may preempt no whole job. If a
+        gang lost a part of its places to others, the pass is repeated, and the gang gets no place. If that still
+        happens in the last try, no gang gets a place.
         """
         state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
@@ -107,7 +107,7 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
 
 
 def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
-    """The times from which on others may have a running job go as a whole (epoch seconds)."""
+    """The times (epoch seconds) at which a running job may begin to be preempted as a whole."""
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

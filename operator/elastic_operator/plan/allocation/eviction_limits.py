@@ -1,10 +1,10 @@
 """The limits on evictions: how many pods of others go within a minute, for one team and for all teams (138).
 
-A step that would pass a limit is not taken, and the next taker is served. So growth comes in slices, and so do many
-small jobs. A minimum is taken as a whole: if it needs more than a limit allows, it waits until an administrator raises
-the limit. A limit that nobody has set keeps no team from its guarantee: one taker of each team within its guarantee
-passes in a minute, whatever it takes. The limit for all is kept for the first taker that could pass it and has waited
-for more than a minute.
+A step that would exceed a limit is left out, and the next taker is served. So growth comes in slices, and so do many
+small jobs. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits until an
+administrator raises the limit. A default limit never blocks a guarantee: each minute, one taker per team within its
+guarantee may exceed it. The limit for all is reserved for the first taker that it holds up for more than a minute, if
+the limit is large enough for its step.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from elastic_operator.plan.facts.text import pods
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """A step that a taker does not get: `wanted` more pods of others would have gone for it.
+    """A step that a taker does not get: `wanted` more pods of others would have been evicted for it.
 
-    The limit named `exceeded` lets `limit` pods go within a minute, of which `left` were left.
+    The limit named `exceeded` allows `limit` evictions within a minute, of which `left` were left.
     """
 
     exceeded: EvictionLimit
@@ -44,7 +44,7 @@ class OverLimit:
 
 
 def taker_of(entry: Entry) -> Taker:
-    """The team and uid under which the pods that go for it are counted.
+    """The team and uid under which the pods evicted for the entry are counted.
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
@@ -53,7 +53,7 @@ def taker_of(entry: Entry) -> Taker:
 
 
 class EvictionCount:
-    """Counts the pods of others (uids) that go: those deleted within the last minute, and those that this pass takes.
+    """Counts evictions: the pods of others (uids) deleted within the last minute, and those that this pass preempts.
 
     A pod that is both counts once, for the taker that gets its room now.
     """
@@ -99,8 +99,8 @@ def over_limit(
 ) -> OverLimit | None:
     """The limit that forbids a taker its step, for which `wanted` pods would go; None if none does.
 
-    `evictions` includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to
-    take, unless the limit for all is kept for it.
+    `evictions` includes these pods. A taker that `waits` behind another taker of its team may continue, but may not
+    start, unless the cluster's limit is reserved for it.
     """
     who = taker_of(taker)
     entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED

@@ -69,8 +69,9 @@ class Growers:
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `changed`, or that is added, is
-    a group of its own.
+    """The jobs of one account in their order, while they grow.
+
+    A job that the pass has `changed`, or that is added, is a group of its own.
     """
 
     def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
@@ -84,7 +85,7 @@ class Queue:
             self._advance(key)
 
     def add(self, entry: Entry) -> None:
-        """Add a job by itself, again if it is in already."""
+        """Add the job as a group of its own; a second call moves it to its new turn."""
         self._alone.add(entry)
         if may_grow(entry):
             key = "alone", entry.demand.uid

@@ -1,12 +1,13 @@
 """Autoscaled pools: which jobs request new nodes, by pods without a node that wait for kube-scheduler (49).
 
 A job requests nodes for what its minimum lacks, if it got nothing in the pass and only room was missing. Which jobs
-request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and no pod goes for
-them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once
-there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the
-pods.
+request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted
+for them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them.
+Once there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds
+the pods.
 
-The scheduler would bind such pods to any room. So no pod waits that would fit into room that is meant for others.
+The scheduler would bind such pods to any room. So no such pod is created while it would fit into room that is meant for
+others.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
     owners.
 
-    If all of them wait already, they have left the room alone that is free now.
+    If all missing pods are already pending, kube-scheduler has already rejected the room that is free now.
     """
     master, workers = entry.missing(entry.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers

@@ -1,8 +1,8 @@
 """What one pass remembers, so that thousands of entries that are `alike` are not asked about one by one (38).
 
-An answer holds as long as nothing changes (`PassMemo`). That so many pods do not fit holds longer (`TooMany`): until
-room is freed on the board, and for takers until the next round, because taking only gets harder within one
-(`RoundMemory`).
+An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`TooMany`) holds longer: on the board
+until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only gets
+harder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class PassMemo(Generic[Answer]):
-    """Answers by key. Each is void once the state has changed, and holds again once that is undone."""
+    """Answers by key. An answer is void once the state has changed, and holds again once the change is undone."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -34,14 +34,14 @@ class PassMemo(Generic[Answer]):
 
 
 class TooMany:
-    """For each key, the fewest pods that were found not to fit, and the numbers of pods that may not be taken."""
+    """For each key, the fewest pods that were found not to fit, and single numbers of pods that are refused."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}
         self._refused: set[tuple[Hashable, int]] = set()
 
     def covers(self, key: Hashable, count: int) -> bool:
-        """Whether `count` pods are known not to fit, because no more of them did not, or are refused."""
+        """Whether `count` pods are known not to fit: no more pods than that did not fit, or `count` is refused."""
         return count >= self._fewest.get(key, count + 1) or (key, count) in self._refused
 
     def add(self, key: Hashable, count: int) -> None:
@@ -49,7 +49,7 @@ class TooMany:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. The message for another number is another one."""
+        """Remember that exactly `count` pods are refused. The message names the number, so others are asked anew."""
         self._refused.add((key, count))
 
     def copy(self) -> TooMany:

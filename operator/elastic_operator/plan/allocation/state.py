@@ -168,7 +168,7 @@ class AllocationState:
         """Seat a pending pod on the node that it is nominated for.
 
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
-        is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
+        is room or will be (41). Until then it is served like any entry, and preempts the pods on that node.
         """
         node = self.board.number.get(entry.promised_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):

@@ -14,9 +14,9 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods` has each of them by its uid, with its last taker. Its giver may keep it after all: `evictions` counts those
-    that go. `over_limit` has the takers that a limit on evictions allows no more. `known_takers` are the uids of takers
-    for which pods went lately, or for which a part of a limit is kept.
+    `pods`: by uid, each preempted pod with its last taker. `evictions` counts those that their givers do not keep after
+    all. `over_limit`: takers for which a limit on evictions allows no more. `known_takers`: uids of takers for which
+    pods were evicted within the last minute, or for which a part of a limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -38,7 +38,7 @@ class Victims:
         self._attribute([Victim(giver, pod, taker) for pod in members], taker)
 
     def changed(self, uid: str, *, goes: bool) -> None:
-        """A pod is released, or kept after all: count it accordingly if it was taken."""
+        """Count a pod as evicted (`goes`) or as kept after all. Without effect for a pod that nobody preempted."""
         if uid in self.pods:
             self._count(self.pods[uid], goes=goes)
 
@@ -47,7 +47,9 @@ class Victims:
         return (one for one in self.pods.values() if not self._keeps(one.giver, one.pod))
 
     def note_given_back(self, entry: Entry) -> None:
-        """Record that the entry has got back what it had: the pods that it took now go for those that took from it."""
+        """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
+        takers.
+        """
         took = entry.took
         self._journal.set(entry, "took", ())
         for one in took:

@@ -27,10 +27,10 @@ WOULD_NOT_LAST = "It would get pods that others would take back at once, so it g
 class Answer:
     """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
 
-    `reclaimed` are the GPUs of running pods that would go for the job, `borrowed` its GPUs beyond the guarantee.
-    `lenders` are the teams whose idle guarantee the job would use, each with the most GPUs of it that would be used. If
-    the job does not fit, `position` is its place in line, and it `starts_at` that time (epoch seconds) with that
-    `confidence`, if any end is known that lets it start.
+    `reclaimed`: the GPUs of running pods that would be evicted for the job. `borrowed`: its GPUs beyond the guarantee.
+    `lenders`: the teams that would lend them, each with the most GPUs that it would lend. If the job does not fit,
+    `position` is its place in line. If a known end of other jobs lets it start, `starts_at` is when (epoch seconds),
+    and `confidence` how sure that is.
     """
 
     fits: bool
@@ -105,9 +105,9 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
-    """The teams whose idle guarantee others use, where the job is one of these others; those that lend most first.
+    """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    What nobody is guaranteed is used first. The rest is of all teams together that have GPUs idle.
+    GPUs that nobody is guaranteed are used first. Which team lends the rest is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return

@@ -149,8 +149,8 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
 def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
     """The status of a job whose new master comes at once, because no pod trains without it.
 
-    The job waits neither for what happened to workers, nor for pods of its minimum (`least`). How often that went wrong
-    is not forgotten (139), and a size beyond the minimum is tried no sooner.
+    A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
+    kept (139), and so is the back-off for a size beyond the minimum.
     """
     due = {
         name: waits.model_copy(update={"not_before": min(waits.not_before, at(now))})

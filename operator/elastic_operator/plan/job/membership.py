@@ -43,9 +43,7 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
 
 def first_membership(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
-    """The list that a master is created with: the pods that are there, but for those that go (uids `release`), and
-    those that are created with it.
-    """
+    """The list for a new master: the present pods except those being released (uids), plus the pods created with it."""
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""

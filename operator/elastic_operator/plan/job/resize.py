@@ -15,8 +15,8 @@ from elastic_operator.plan.job.observation import Observation, add_change, end_i
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
 
-    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16), but not if
-    it loses a pod without a successor before it has run as a whole (142).
+    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). Exception:
+    it has never run as a whole, and loses a pod that is not replaced (142).
     """
     if not obs.live or obs.finishing:
         return obs

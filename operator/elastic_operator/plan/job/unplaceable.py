@@ -1,6 +1,6 @@
-"""Pods that cannot be had now: refused by the API server, or without a node.
+"""Pods that the API server refuses, or that get no node.
 
-They are taken back, and tried again later without anybody's doing. If only the chosen node was wrong, they are tried
+They are deleted and created again later, without anybody's doing. If only the chosen node was wrong, they are created
 again at once.
 """
 
@@ -72,9 +72,8 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
 def blocked(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods than there are. More are tried again later (27).
 
-    Pods that do not make the minimum go meanwhile, because they may be in others' way, such as two jobs under one
-    quota.
-    Leaving pods may be the ones in the way, so these are waited for first.
+    Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
+    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
     if not obs.job.heard.blocked or leaving or obs.spec.suspend:
@@ -139,9 +138,9 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
 
     Beside pods that the scheduler cannot place, fewer than the minimum stay, too.
 
-    The next try of a larger size, or of any if none is left, comes after `WAITS`, and longer by up to half, so that two
-    jobs in each other's way do not try together for ever. If no new node came, sizes are tried meanwhile, and only new
-    nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves (139).
+    The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
+    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, and only new nodes are
+    not requested. Tries whose pods the scheduler placed nowhere are counted by themselves (139).
     """
     before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1

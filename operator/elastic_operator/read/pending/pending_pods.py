@@ -108,8 +108,12 @@ class PendingPods:
         return self._all
 
     def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
-        """Note which pods of gangs have a node since the last look, and which node was kept for them; `uids` wait
-        still.
+        """Note which pods of gangs were bound since the last look, and which node was kept for each of them.
+
+        Args:
+            before: The waiting pods of the last look, by uid.
+            uids: The pods that still wait.
+            now: Epoch seconds.
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
@@ -124,9 +128,10 @@ class PendingPods:
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination is needed now.
 
-        kube-scheduler takes a nomination away at each try in vain, and then tries all other pods again (45). While pods
-        have to leave the node, such tries follow each other: only a pod that has no place yet could take the room, or
-        kube-scheduler make other room by itself for a pod that is above others.
+        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45).
+        Renewed nominations would therefore cause one try after the other while pods still leave the node. So meanwhile
+        a nomination is renewed only if it protects something: if another pod without a node could take the room, or
+        kube-scheduler could preempt elsewhere for this pod.
         """
         rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
         renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))

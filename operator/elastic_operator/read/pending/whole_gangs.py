@@ -5,8 +5,8 @@ one. So a gang counts as whole when it has not grown for a second and kube-sched
 pods.
 
 To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
-a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
-if each were on its own, and no pod goes for them.
+a second per 32 pods at first, twice as long each time, and a minute at most. Pods of a gang that rests may use free
+room one by one; nothing is preempted for them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ PODS_A_SECOND, MAX_GANG_REST_SECONDS = 32, 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that wait, and when (epoch seconds) it began to grow, for the first time or again, and last grew.
+    """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    It `rests` until then (epoch seconds); `times` is how often in a row it has rested.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `rests`: until when it
+    rests. `times`: how often in a row it has rested.
     """
 
     uids: frozenset[str]

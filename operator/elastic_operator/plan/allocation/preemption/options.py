@@ -1,8 +1,8 @@
-"""The options for the pods of one taker: which units would have to go from which node, the cheapest first.
+"""The options for the pods of one taker: which units would have to be evicted from which node, the cheapest first.
 
-While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
-once for all takers that are alike. An option is checked again when pods go from its node, and when it is the cheapest
-left (44).
+While the taker, or a taker that is alike, preempts on other nodes, an option gets dearer and never cheaper. So options
+are found once for all takers that are alike. An option is checked again when pods are preempted on its node, and when
+it is the cheapest left (44).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Options:
         return None
 
     def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
-        """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
+        """An option that cannot be beaten: evict one worker of the weakest job, with no more GPUs than needed."""
         requirements, board = self._taker.requirements(role), self._state.board
         if not requirements.gpus or taking is None:
             return None
@@ -161,8 +161,8 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
     """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
     low priority.
 
-    For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
-    parts on others for nothing (144).
+    For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
+    the job's pods on other nodes (144).
     """
     worst = max(units, key=lambda unit: strength(unit, taking))
     cost, value, *weakness = strength(worst, taking)
