@@ -24,6 +24,7 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -72,6 +73,7 @@ class Operator:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake),
             fresh=lambda: True,
+            times=JobTimes(),
             on_decisions=self._on_decisions,
         )
         self._time_passes(self.controller)

@@ -249,12 +249,10 @@ class Process:
                 self.statuses.pass_failed()
             return
         self.watches.feed.decided()
-        snapshot = decisions.observed.snapshot
-        self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.observed.snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -276,7 +274,7 @@ class Process:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            on_plan=self.times.see_plan,
+            times=self.times,
             on_decisions=self._on_decisions,
         )
 

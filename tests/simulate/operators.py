@@ -76,7 +76,7 @@ class Operator:
             clock=self.wire.clock,
             poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
-            on_plan=self.times.see_plan,
+            times=self.times,
         )
         self._hear_all(dice)
 

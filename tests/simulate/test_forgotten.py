@@ -14,7 +14,6 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.times import JobTimes
 from elastic_operator.read.pending.gang_places import GangPlaces
 from tests.simulate import server as kinds
 from tests.simulate.moments import Moments
@@ -26,7 +25,7 @@ OF_OTHERS = (Controller, GangPlaces, Metrics)
 """These forget other things than jobs."""
 
 
-NOT_BY_JOB = (Store, EventRecorder, JobTimes)
+NOT_BY_JOB = (Store, EventRecorder)
 """These forget by number or time, or outlive a leader's loop (docs/internals.md)."""
 
 
@@ -35,6 +34,7 @@ def parts_of(thing: Any) -> list[Any]:
     found, left = dict[int, Any](), [thing]
     while left:
         one = left.pop()
+        one = getattr(one, "__self__", one)  # of a method, the object
         if id(one) not in found and type(one).__module__.startswith("elastic_operator."):
             found[id(one)] = one
             left += getattr(one, "__dict__", {}).values()

@@ -21,7 +21,7 @@ from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.job_memory import Planned
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
@@ -43,14 +43,14 @@ def make_controller(
     clock: ServerClock,
     poller: MasterPoller,
     fresh: Callable[[], bool],
-    on_plan: Callable[[Planned], None] = lambda _: None,
+    times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.
-        on_plan: Called with each plan that is made.
+        times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
     awake, bulkhead, failed_writes = asyncio.Event(), Bulkhead(metrics.count_error), FailedWrites()
@@ -126,12 +126,12 @@ def make_controller(
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        on_plan=on_plan,
+        on_plan=times.see_plan,
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
     of_writes = (trials, making_way, failed_writes, dispatcher.status_times)
-    of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
+    of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world=world,
         planner=planner,
@@ -145,5 +145,5 @@ def make_controller(
         clock=clock,
         awake=awake,
         on_decisions=on_decisions,
-        of_jobs=of_jobs,
+        of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
     )
