@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.gangs import serve_gang
+from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
@@ -61,8 +61,8 @@ class Minima:
         """Whether one of several entries that are alike was tried in this round and got nothing."""
 
     def serve(self, tier: Tier) -> None:
-        """One round: first jobs that run or were started, and those that rank before them in their teams; then all
-        others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those that
+        rank before them in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
@@ -70,6 +70,8 @@ class Minima:
         state.options.clear()
         self._in_vain = PassMemo(state.journal)
         self._hopeless = TooMany()
+        for name in being_served(state):
+            self._serve_gang(name, tier)
         while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
