@@ -1,7 +1,8 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
 A part of a Job that trains on all of its pods does nothing, so no pod goes for a part. Places that are promised already
-stay: the pods that made room for them are gone or leaving.
+stay: the pods that made room for them are gone or leaving. While its nodes are cleared, a gang comes before all others
+(171).
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
     state.undo_preemption(mark)
     state.new_places = places
     return False
+
+
+def being_served(state: AllocationState) -> list[str]:
+    """The gangs for which nodes are being cleared: some of their pods have a node reserved that is not free yet."""
+    gangs = state.roster.gangs.items()
+    return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.served for entry in gang))
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:

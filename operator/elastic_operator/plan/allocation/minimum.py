@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.entry import Entry, Seat
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
@@ -62,7 +62,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return True
     if entry.demand.provisioning_pods or not entry.takes(state.now):
         return False
-    if _goes_where_reserved(state, entry):
+    if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
         return True
     key, short = None if entry.size else ("minimum", refused_alike(state, entry)), state.round.short
     if key and short.covers(key, workers):
@@ -93,6 +93,23 @@ def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Make room for a pending pod on the node that is reserved for it (45)."""
     node = state.board.number.get(entry.reserved_node)
     return node is not None and _preempt_any(state, entry, only=node)
+
+
+def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
+    """Keep the room on the node that is reserved for a pod of a gang, if the node can be cleared later (171).
+
+    Who must go there may not go in this pass: a job of his team has ended for the gang, and has not yet its minimum
+    again from the other jobs of the team. So the team holds less for a moment.
+    """
+    node = state.board.number.get(entry.reserved_node)
+    if node is None or not entry.gang:
+        return False
+    loads = [member for _, member in state.residents[node].values()]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node]]
+    if not state.board.fits_without(entry.master, node, loads):
+        return False
+    state.seat(entry, Seat(ROLE_MASTER, node, ready=False))
+    return True
 
 
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:

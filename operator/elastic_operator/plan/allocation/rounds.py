@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.gangs import serve_gang
+from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
@@ -58,13 +58,15 @@ class Minima:
         self._reserved: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first jobs that run or were started, and those that rank before them in their teams; then all
-        others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those that
+        rank before them in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
         state.round = RoundMemory(state.journal)
+        for name in being_served(state):
+            self._serve_gang(name, tier)
         while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
