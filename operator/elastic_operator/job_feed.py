@@ -35,8 +35,6 @@ LATEST_HOST_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
 decisions, which are made from the list of our own.
 """
-LASTING_SECONDS = 60.0
-"""If kopf ran for this long, its end counts as new trouble."""
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NO_JOB = {"fieldSelector": "metadata.name=-"}
 """Selects none: that is no name of an object."""
@@ -110,9 +108,7 @@ class JobFeed:
             except Exception as error:  # noqa: BLE001 - whatever ends kopf, it is started again
                 log.warning("kopf ended; it is started again. error=%r", error)
             self.restarts += 1
-            if time.monotonic() - started > LASTING_SECONDS:
-                backoff.reset()
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(backoff.next(worked=time.monotonic() - started))
             await self._sweep()
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:

@@ -62,6 +62,10 @@ WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 """Kinds that are written often and seldom with news: a node's status is written every few seconds."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
+LEAD_AGAIN_SECONDS = 1.0
+"""A process that leads no more runs for the lease again after this time; after errors in a row after up to 30 s."""
+BEAT_SECONDS = 5.0
+"""How often the elector hears that the main loop turns: often enough for `stuck_seconds` of its `Timing`."""
 GC_THRESHOLDS = (20_000, 10, 10)
 """High enough to cost nothing, and low enough that cycles of kopf and aiohttp do not pile up."""
 
@@ -153,8 +157,10 @@ class Process:
         return elector
 
     async def _lead_when_elected(self, elect: Election) -> None:
+        backoff = Backoff(first=LEAD_AGAIN_SECONDS)
         while True:
             await self._wait_until_ours()
+            began, failed = time.monotonic(), False
             election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
             displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
@@ -162,12 +168,13 @@ class Process:
                 await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
+                        failed = True
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
                 await _uninterrupted(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
 
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
@@ -194,26 +201,22 @@ class Process:
             "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
         )
         self.metrics.leader.set(1)
-        gc.collect()
-        gc.freeze()
-        events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(_kept_up("writing of events", events.run))
-        self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(_kept_up("reports on policies", statuses.run))
-        renewing = asyncio.create_task(_kept_up("renewal of NetworkPolicies", self._renew_networks))
-        self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(_kept_up("limits of plain pods", partial(self._keep_quotas, self.quotas)))
-        try:
+        async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
+            gc.collect()
+            gc.freeze()
+            ending.callback(gc.unfreeze)
+            drop = self.metrics.events_dropped.inc
+            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
+            _keep_up("writing of events", events.run, ending)
+            ending.push_async_callback(events.flush)
+            self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+            _keep_up("reports on policies", self.statuses.run, ending)
+            _keep_up("renewal of NetworkPolicies", self._renew_networks, ending)
+            self.quotas = self._plain_pod_quotas()
+            _keep_up("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
-        finally:
-            await _cancelled(limiting)
-            await _cancelled(renewing)
-            await _cancelled(reporting)
-            await events.flush()
-            await _cancelled(posting)
-            gc.unfreeze()
 
     async def _renew_networks(self) -> None:
         """Bring NetworkPolicies in line with the settings, which may have changed since the last leader began."""
@@ -290,7 +293,7 @@ class Process:
             if stepped != self.session.clock.stepped:
                 stepped = self.session.clock.stepped
                 self._wake()  # waits that lie too far ahead are cut at once (29)
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(BEAT_SECONDS)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
         """The status of a job was written; it was `job.status` before."""
@@ -318,15 +321,21 @@ class Process:
         return ""
 
 
+def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
+    """Have the work done until `ending`."""
+    ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
+
+
 async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
     backoff = Backoff()
     while True:
+        began = time.monotonic()
         try:
             return await work()
         except Exception:
             log.exception("the %s has ended by an error and begins again", what)
-        await asyncio.sleep(backoff.next())
+        await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:

@@ -37,8 +37,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; let it go when the time is over or something has changed.
 
     An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
-    (`shut_out`). For a job below its
-    minimum any change from outside ends it: the job loses nothing by another try.
+    (`shut_out`). For a job below its minimum any change from outside ends it: the job loses nothing by another try.
     """
     status, quiet = obs.status, obs.job.around.quiet
     if status.held_until is None:
