@@ -419,6 +419,20 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert world.look().snapshot is not before.snapshot
 
 
+def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    world.look()
+    before, body = world.look(), world.stores.jobs.get("uid-first")
+    metadata = msgspec.structs.replace(body.metadata, resource_version=world._next())
+    world.stores.jobs.observe(msgspec.structs.replace(body, metadata=metadata))
+    after = world.look()
+    assert after.obs["uid-first"] is before.obs["uid-first"]
+    assert after.snapshot is before.snapshot
+
+
 def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pass_to_pass():
     world = World()
     world.node("n1", 4, True, False)
