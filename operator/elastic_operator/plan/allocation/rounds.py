@@ -111,7 +111,7 @@ class Minima:
         state = self._state
         gang = sorted((entry for entry in state.roster.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
         self._tried.update(gang)
-        if name in state.split_gangs:
+        if not gang or name in state.split_gangs:
             return
         kinds = Counter(tried_alike(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
