@@ -43,7 +43,7 @@ def test_a_job_starts_once_there_is_room_for_its_smallest_size():
     grant = make_grant(create=FOUR)
     master, first, *others = grant.assignment.create
     later = (master, first, *(replace(slot, ready=False) for slot in others))
-    partly = replace(grant, assignment=grant.assignment._replace(create=later))
+    partly = replace(grant, assignment=replace(grant.assignment, create=later))
     assert plan(job, partly).creates == ()
     assert len(plan(job, grant).creates) == 4
 
