@@ -94,7 +94,7 @@ def _pods(jobs: list[JobPicture]) -> Metric:
 def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
     spec = job.obs.job.spec
     if spec is not None:
-        yield "minimum", spec.min_replicas
+        yield "minimum", spec.minimum
         yield "maximum", spec.max_replicas
     yield "target", job.status.target_replicas
     yield "running", sum(map(is_running, job.obs.live))

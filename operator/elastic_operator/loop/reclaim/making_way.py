@@ -176,7 +176,7 @@ class MakingWay:
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._now.going),
-            needed=len(assignment.keep) + ready < obs.job.spec.min_replicas,
+            needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:

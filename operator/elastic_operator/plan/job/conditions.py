@@ -108,7 +108,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), text
-        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
@@ -158,7 +158,7 @@ def _enough(obs: Observation) -> bool:
     """Whether the minimum runs, with its master."""
     if _lacks_master(obs):
         return False
-    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.min_replicas
+    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:

@@ -84,7 +84,7 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
     """The time since when the whole minimum runs; kept while it does."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
-    if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
+    if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
     return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead

@@ -49,7 +49,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.spec.min_replicas
+    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.spec.minimum
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))

@@ -24,7 +24,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     """
     lost_at = obs.status.master_lost_time
     workers = [pod for pod in obs.live if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
-    if lost_at is None or len(workers) < max(1, obs.spec.min_replicas) or not _finds_no_place(obs, grant, now):
+    if lost_at is None or len(workers) < max(1, obs.spec.minimum) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + PLACE_SECONDS

@@ -54,7 +54,7 @@ def _hold(obs: Observation, now: float) -> Observation:
     retry = obs.status.retry
     if retry is None or retry.cause is RetryCause.NODES_NOT_PROVISIONED:
         return obs
-    if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.min_replicas)):
+    if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.minimum)):
         return obs
     until = seconds(retry.not_before)
     return replace(obs, hold_until=until, backs_off=not retry.starts_over and now < until)

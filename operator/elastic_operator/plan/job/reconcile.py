@@ -68,4 +68,4 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
-    return len(slots) >= obs.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)
+    return len(slots) >= obs.spec.minimum and any(slot.role == ROLE_MASTER for slot in slots)

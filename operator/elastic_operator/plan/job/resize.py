@@ -21,7 +21,7 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     if not obs.live or obs.finishing:
         return obs
     size, keep, release, _ = grant.assignment
-    may_run = obs.job.spec is None or size >= obs.job.spec.min_replicas
+    may_run = obs.job.spec is None or size >= obs.job.spec.minimum
     frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
     if size == 0:
         why = f"All GPUs are given back: {grant.message}"

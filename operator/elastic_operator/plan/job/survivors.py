@@ -38,7 +38,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.min_replicas or running[0].role != ROLE_MASTER:
+    if len(running) < job.spec.minimum or running[0].role != ROLE_MASTER:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 

@@ -58,7 +58,7 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
     """Pods of a job below its minimum go if no more can be created before somebody edits it."""
     if not obs.job.needs_edit or not obs.live:
         return obs
-    if len(obs.live) >= obs.spec.min_replicas and master_of(obs) is not None:
+    if len(obs.live) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
     event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
@@ -126,7 +126,7 @@ def _patience(obs: Observation, pod: OwnPod) -> float:
 def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     """Whether no node was chosen for the pod, and the pods with a node do not make the minimum."""
     placed = sum(member.node is not None for member in obs.live)
-    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
+    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
 def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
@@ -142,7 +142,7 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.min_replicas) or left[0].role != ROLE_MASTER
+    goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     retry = Retry(
         reason=why,
