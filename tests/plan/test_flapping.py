@@ -109,7 +109,7 @@ def test_turns_of_a_team_that_shares_time_are_due():
 
 def test_tries_of_a_size_that_failed_have_a_back_off_of_their_own():
     retry = Retry(reason="no room", not_before=at(300), attempt=3, size=3, cause=RetryCause.UNSCHEDULABLE)
-    assert held_for(see(job(flaps(6), retry=retry))) is None
+    assert held_for(see(job(flaps(6), failed_size=retry))) is None
 
 
 def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():

@@ -23,7 +23,7 @@ FOUR = ["master-0", "worker-0", "worker-1", "worker-2"]
 
 def test_a_job_whose_smallest_size_failed_lets_others_pass_until_it_is_tried_again():
     waits = Retry(reason="no room.", not_before=at(500), size=4, cause=RetryCause.UNSCHEDULABLE)
-    job = make_job((), spec=SPEC, status=make_status(replicas=0, target_replicas=4, retry=waits))
+    job = make_job((), spec=SPEC, status=make_status(replicas=0, target_replicas=4, failed_size=waits))
     assert see(job, now=499).backs_off
     assert not see(job, now=500).backs_off
 

@@ -150,7 +150,7 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 
 def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pods_could_be_had() -> None:
     moments, asked = Moments(), Asked()
-    trouble = make_status(retry=Retry(reason="x", not_before=at(0), size=1))
+    trouble = make_status(failed_size=Retry(reason="x", not_before=at(0), size=1))
 
     def may_take(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)

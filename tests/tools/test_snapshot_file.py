@@ -106,7 +106,8 @@ STATUSES = st.sampled_from(
         JobStatus(
             incarnation=3,
             start_time=NOON,
-            retry=Retry(reason="it failed", not_before=NOON, size=2, waits_for="Nodes", cause=RetryCause.POD_FAILED),
+            retry=Retry(reason="it failed", not_before=NOON, cause=RetryCause.POD_FAILED),
+            failed_size=Retry(reason="no room", not_before=NOON, size=2, cause=RetryCause.UNSCHEDULABLE),
             last_failure=LastFailure(time=NOON, pod="p", exit_code=-9, log_tail=["one"]),
             conditions=[Condition(type="Ready", status="False", reason="Failed", last_transition_time=NOON)],
         ),

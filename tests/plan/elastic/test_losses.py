@@ -209,13 +209,14 @@ def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_ne
     waits = Retry(not_before=at(1500), attempt=3, **retry)
     planned = without_master(retry=waits)
     assert [create.role for create in planned.creates] == ["master"]
-    assert planned.status.retry == waits.model_copy(update={"not_before": at(due)})
+    found = planned.status.retry or planned.status.failed_size
+    assert found == waits.model_copy(update={"not_before": at(due)})
 
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_job_that_lost_its_master_still_takes_nothing_from_others_after_it_took_in_vain(size):
     waits = Retry(reason="No room.", cause=RetryCause.UNSCHEDULABLE, not_before=at(100), attempt=3, size=size)
-    assert takes_from(without_master(retry=waits).status.retry) == START + 100 + FIRST_REST_SECONDS
+    assert takes_from(without_master(failed_size=waits).status.failed_size) == START + 100 + FIRST_REST_SECONDS
 
 
 def test_while_the_others_wait_the_job_says_so_and_is_not_ready():

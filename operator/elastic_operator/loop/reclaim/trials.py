@@ -133,9 +133,9 @@ class Trials:
 
     def _forgive(self, job: Job) -> None:
         """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
-        now, uid, retry = time.monotonic(), job.uid, job.status.retry
+        now, uid, failed = time.monotonic(), job.uid, job.status.failed_size
         waiting = now < self._takes_from.get(uid, 0.0)
-        refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
+        refused = uid in self._refusals or uid in self._in_vain or (failed is not None and failed.size is not None)
         if not waiting and not refused:
             self._edits.pop(uid, None)
             return

@@ -63,8 +63,8 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.backs_off and status.retry:
-        return Phase.QUEUED, status.retry.reason
+    if obs.backs_off and status.failed_size:
+        return Phase.QUEUED, status.failed_size.reason
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
     if now < obs.hold_until and status.retry:
@@ -226,8 +226,8 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
-    retry = obs.status.retry
-    if retry and obs.backs_off:
-        return False, SizeReason.SCALE_UP_FAILED, retry.reason
+    failed = obs.status.failed_size
+    if failed and obs.backs_off:
+        return False, SizeReason.SCALE_UP_FAILED, failed.reason
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message

@@ -23,6 +23,7 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     job, status, spec = obs.job, obs.status, obs.spec
     sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
     running = obs.wants_pods and status.target_replicas > 0
+    failed = status.failed_size
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     avoided = sorted(obs.avoided)
@@ -42,10 +43,10 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         grow_after=seconds(resized) + delay if running and resized else 0.0,
         growth_cost=growth_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if status.history else 0.0,
-        failed_size=_failed_size(status.retry, shape),
-        failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
-        failed_reason=status.retry.reason if status.retry else "",
-        takes_from=takes_from(status.retry),
+        failed_size=_failed_size(failed, shape),
+        failed_until=seconds(failed.not_before) if failed else 0.0,
+        failed_reason=failed.reason if failed else "",
+        takes_from=takes_from(failed),
         wants=obs.wants_pods and not (obs.finishing and not obs.live),
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
@@ -88,14 +89,14 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
-def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
+def _failed_size(failed: Retry | None, shape: JobShape) -> int | None:
     """The smallest size to skip until `failed_until`.
 
     None if only node requests back off and the planner knows what fits.
     """
-    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
+    if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
         return 1
-    return retry.size if retry else None
+    return failed.size if failed else None
 
 
 def _nodes_from(obs: Observation) -> float | None:
@@ -105,7 +106,7 @@ def _nodes_from(obs: Observation) -> float | None:
     A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
     minimum.
     """
-    provisioning, retry = obs.job.provisioning, obs.status.retry
+    provisioning, failed = obs.job.provisioning, obs.status.failed_size
     if provisioning is None or obs.finishing:
         return None
     ready = obs.status.condition(ConditionType.READY)
@@ -113,8 +114,8 @@ def _nodes_from(obs: Observation) -> float | None:
         return None
     kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
     after = _since_not(obs, *kinds) + provisioning.delay_seconds
-    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED:
-        return max(after, seconds(retry.not_before))
+    if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED:
+        return max(after, seconds(failed.not_before))
     return after
 
 

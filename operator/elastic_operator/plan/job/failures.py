@@ -180,9 +180,8 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How many times in a row the job was started over. A size that could not be had is no such attempt."""
-    retry = status.retry
-    return retry.attempt if retry and retry.starts_over else 0
+    """How many times in a row the job was started over."""
+    return status.retry.attempt if status.retry else 0
 
 
 def describe_failure(pod: OwnPod) -> str:

@@ -74,7 +74,7 @@ def why_held(status: JobStatus) -> str:
 
 def _waits_by_itself(status: JobStatus) -> bool:
     """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
-    return status.retry is not None and not status.retry.starts_over
+    return status.failed_size is not None
 
 
 def _held_seconds(obs: Observation) -> int:

@@ -61,7 +61,8 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
     update |= {"avoided_nodes": avoided, "held_until": None}
     if reason == MASTER_LOST:
-        update["retry"] = _due_for_a_master(obs.status.retry, obs.spec.minimum, now)
+        waits = {"retry": obs.status.retry, "failed_size": obs.status.failed_size}
+        update |= {name: _due_for_a_master(one, obs.spec.minimum, now) for name, one in waits.items()}
     status = obs.status.model_copy(update=update)
     reasons = (MASTER_LOST,) if reason == MASTER_LOST else REASONS
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)

@@ -105,9 +105,13 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     return status.model_copy(update=update)
 
 
+NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
+"""The fields of a status in which nothing waits before it is tried again."""
+
+
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+    status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
     status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))

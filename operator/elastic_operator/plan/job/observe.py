@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_api.status import RetryCause
+from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job import elastic_rules, life, sorting
@@ -51,13 +51,17 @@ def _hold(obs: Observation, now: float) -> Observation:
     One that can start with fewer pods than the failed size does not wait: it trained on them, and has lost them.
     """
     obs = avoiding(obs, now)
-    retry = obs.status.retry
-    if retry is None or retry.cause is RetryCause.NODES_NOT_PROVISIONED:
-        return obs
-    if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.minimum)):
-        return obs
-    until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, backs_off=not retry.starts_over and now < until)
+    retry, failed = obs.status.retry, obs.status.failed_size
+    waits = seconds(failed.not_before) if failed is not None and _is_needed(obs, failed) else 0.0
+    hold_until = max(waits, seconds(retry.not_before) if retry else 0.0)
+    return replace(obs, hold_until=hold_until, backs_off=now < waits) if hold_until else obs
+
+
+def _is_needed(obs: Observation, failed: Retry) -> bool:
+    """Whether the job cannot start without the size that could not be had."""
+    if obs.live or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
+        return False
+    return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
 
 
 _TORCHRUN = (

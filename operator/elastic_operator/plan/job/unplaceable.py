@@ -98,16 +98,16 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
-def takes_from(retry: Retry | None) -> float:
+def takes_from(failed: Retry | None) -> float:
     """When (epoch seconds) pods of others go again for a job whose pods the scheduler placed nowhere, time after time
     (139).
 
     It gets idle GPUs as before.
     """
-    if retry is None or retry.cause is not RetryCause.UNSCHEDULABLE:
+    if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return 0.0
-    rest = rest_seconds(retry.attempt)
-    return seconds(retry.not_before) + rest if rest else 0.0
+    rest = rest_seconds(failed.attempt)
+    return seconds(failed.not_before) + rest if rest else 0.0
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
@@ -138,13 +138,13 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     jobs in each other's way do not try together for ever. If no new node came, sizes are tried meanwhile, and only new
     nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves (139).
     """
-    before, unplaced = obs.status.retry, cause is RetryCause.UNSCHEDULABLE
+    before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
     goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
-    retry = Retry(
+    failed = Retry(
         reason=why,
         not_before=at(now + wait),
         attempt=attempt,
@@ -152,7 +152,7 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
-    status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
+    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if goes:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)

@@ -69,8 +69,8 @@ def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
-    known, retry = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.retry
-    if known is not None and retry is not None and retry.cause is RetryCause.PODS_NOT_STARTED:
+    known, failed = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.failed_size
+    if known is not None and failed is not None and failed.cause is RetryCause.PODS_NOT_STARTED:
         yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
     if held := why_held(obs.status):
         yield ConditionType.FLAPPING, SizeReason.CHANGED_TOO_OFTEN, held
