@@ -553,6 +553,14 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     assert lost.status.restarts == 1
 
 
+def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_closed_meanwhile():
+    waits = PodStatus(name="toy-worker-2", role="worker", phase="Pending")
+    known = listed("master-0", "worker-0", "worker-1")
+    status = make_status(replicas=4, target_replicas=4, pods=[*known, waits])
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED)).status
+    assert (lost.history[0].message, lost.history[0].excused) == ("Lost toy-worker-1; not counted as a failure.", True)
+
+
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
     seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))

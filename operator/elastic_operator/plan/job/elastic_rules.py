@@ -22,7 +22,7 @@ from elastic_operator.plan.job.failures import (
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
+from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, due_for_a_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
@@ -100,7 +100,8 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay."""
+    """A failed master counts as a failure, but the other pods stay. Only that failure keeps the next one waiting."""
+    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs

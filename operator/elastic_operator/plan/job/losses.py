@@ -60,11 +60,10 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
     update |= {"avoided_nodes": avoided, "held_until": None}
-    if reason == MASTER_LOST:
-        waits = {"retry": obs.status.retry, "failed_size": obs.status.failed_size}
-        update |= {name: _due_for_a_master(one, obs.spec.minimum, now) for name, one in waits.items()}
     status = obs.status.model_copy(update=update)
-    reasons = (MASTER_LOST,) if reason == MASTER_LOST else REASONS
+    reasons = REASONS
+    if reason == MASTER_LOST:
+        status, reasons = due_for_a_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
@@ -147,15 +146,18 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     return status.model_copy(update={"retry": retry})
 
 
-def _due_for_a_master(retry: Retry | None, least: int, now: float) -> Retry | None:
-    """What is tried again later, for a job whose new master comes at once, because no pod trains without it.
+def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
+    """The status of a job whose new master comes at once, because no pod trains without it.
 
-    The job waits neither for what happened to workers, nor for pods of its minimum. How often that went wrong is not
-    forgotten (139), and a size beyond the minimum is tried no sooner.
+    The job waits neither for what happened to workers, nor for pods of its minimum (`least`). How often that went wrong
+    is not forgotten (139), and a size beyond the minimum is tried no sooner.
     """
-    if retry is None or (retry.size is not None and retry.size > least):
-        return retry
-    return retry.model_copy(update={"not_before": min(retry.not_before, at(now))})
+    due = {
+        name: waits.model_copy(update={"not_before": min(waits.not_before, at(now))})
+        for name, waits in (("retry", status.retry), ("failed_size", status.failed_size))
+        if waits is not None and (waits.size or 0) <= least
+    }
+    return status.model_copy(update=due) if due else status
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
@@ -163,7 +165,8 @@ def _why_lost(obs: Observation, lost: int) -> str:
     gone.
     """
     alive = {pod.name for pod in obs.live}
-    causes = {pod.name: why for pod, why in obs.to_delete if pod.incarnation == obs.status.incarnation}
+    going = ((pod, why) for pod, why in obs.to_delete if pod.uid not in obs.job.around.shut_out)
+    causes = {pod.name: why for pod, why in going if pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]

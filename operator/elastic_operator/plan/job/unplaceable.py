@@ -15,7 +15,7 @@ from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import reported
+from elastic_operator.plan.job.losses import due_for_a_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
@@ -45,11 +45,13 @@ def shut_out(obs: Observation, now: float) -> Observation:
     text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
     event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.live if pod.uid not in why)
     counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
+    names = {pod.name for pod in going}
+    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not take them for lost
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(status, now)
+        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
     return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
