@@ -42,6 +42,8 @@ class Board:
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
         self._gpus = [self._count_gpus(room.free) for room in self._soon]
+        self.idle_gpus = sum(self._gpus)
+        """The GPUs that are free once everything that leaves has left."""
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
@@ -197,6 +199,7 @@ class Board:
         if before == after:
             return
         self._gpus[node] = after
+        self.idle_gpus += after - before
         row = self._by_gpus.get(before, [])
         at = bisect_left(row, node)
         if at < len(row) and row[at] == node:

@@ -5,8 +5,6 @@ Growth takes free room, and GPUs of other teams that its team is entitled to. It
 
 from __future__ import annotations
 
-from enum import Enum
-
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
@@ -22,14 +20,6 @@ _MAX_TIMES_PREEMPTED = 2
 """An entry that other teams preempted this many times in a pass borrows nothing more in it (34)."""
 
 
-class Growth(Enum):
-    """The outcome of a try to grow."""
-
-    DONE = "done"
-    LATER = "later"
-    NEVER = "never"
-
-
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
     for entry in sorted(state.roster.partial | state.changed, key=lambda entry: entry.rank):
@@ -39,8 +29,8 @@ def round_sizes_down(state: AllocationState) -> None:
                 state.shrink(entry, below[-1])
 
 
-def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> Growth:
-    """Give the job its next allowed size, if it may have it and all its new pods fit.
+def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> bool:
+    """Give the job its next allowed size, if it may have it and all its new pods fit. Returns whether it has it.
 
     `too_many` has the numbers of workers that could not be placed, even at others' cost.
     """
@@ -52,24 +42,23 @@ def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) ->
         or entry.delayed_at(size, state.now)
         or entry.demand.provisioning_pods
     ):
-        return Growth.NEVER
+        return False
     need, account = entry.gpus_missing(size), entry.account
     if account is None:
-        return Growth.DONE if _grow_freely(state, entry, size) else Growth.NEVER
+        return _grow_freely(state, entry, size)
     right = account.tier(need)
     if right > tier:
-        return Growth.LATER
+        return False
     refused = state.refusal(entry, need)
     if (
         not may_borrow_again(entry, right)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
-        return Growth.NEVER
+        return False
     if refused is None and _grow_freely(state, entry, size):
-        return Growth.DONE
-    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
-    return Growth.DONE if taken else Growth.NEVER
+        return True
+    return entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
 
 
 def may_borrow_again(entry: Entry, right: Tier) -> bool:

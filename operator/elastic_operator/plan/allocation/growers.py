@@ -78,6 +78,8 @@ class Queue:
         self._heads: dict[Hashable, _Placed] = {}
         self._changed = changed
         self._alone: set[Entry] = set()
+        self.gave_up = False
+        """Whether a job could not grow."""
         for key in groups:
             self._advance(key)
 
@@ -110,6 +112,7 @@ class Queue:
         """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
         behind fewer jobs for a limit on evictions.
         """
+        self.gave_up = True
         while key in self._heads and self._heads[key].entry.rank >= entry.rank:
             self._advance(key)
 

@@ -13,7 +13,7 @@ from elastic_operator.plan.allocation.accounts import Account, Tier
 from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
+from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
 from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
 from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
@@ -168,21 +168,42 @@ def _waits(entry: Entry) -> bool:
 
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
-    """One round of growth; each job grows for as long as it can."""
+    """One round of growth; each job grows for as long as it can.
+
+    A step at others' cost may free more than it needs. Then the jobs that found no room before are tried again in their
+    order, or that room would go to those who come after them.
+    """
     too_many = TooMany()
+    while _leaves_room(state, tier, too_many):
+        pass
+
+
+def _leaves_room(state: AllocationState, tier: Tier, too_many: TooMany) -> bool:
+    """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
     queues = {
         account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
     }
     for entry in state.changed | singular(state):
         queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
-    lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
+    is_left = False
+
+    def grow_one(account: Account | None) -> bool:
+        nonlocal is_left
+        idle = state.board.idle_gpus
+        if is_left or not _grow_one(state, tier, queues[account], too_many):
+            return False
+        is_left = state.board.idle_gpus > idle and any(queue.gave_up for queue in queues.values())
+        return True
+
+    lowest_first(queues, grow_one)
+    return is_left
 
 
 def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
     """One step of the first job that can take one. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
-        if grow(state, entry, tier, too_many) is Growth.DONE:
+        if grow(state, entry, tier, too_many):
             queue.grew(group, entry)
             return True
         queue.give_up(group, entry)
