@@ -176,13 +176,21 @@ def test_a_volume_that_every_node_reaches_is_no_obstacle():
 
 def test_a_reservation_names_its_node_until_its_time_is_over():
     world = World()
-    reservation = Reservation("n2", NOW - 1, NOW + 30)
-    world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
+    world.pod(nominated="n2", reservation=Reservation("n2", NOW - 1, NOW + 30))
     pod = world.look()
     assert (pod.reserved, pod.nominated, may_go_to(pod)) == ("n2", "", ["n1", "n2"])
     assert (world.pending_pods.expired, world.pending_pods.again_at) == ((), NOW + 30)
     late = world.look(NOW + 30)
     assert (late.reserved, may_go_to(late)) == ("", ["n1"])
+    assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
+
+
+def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_has_run_out():
+    world = World()
+    reservation = Reservation("n2", NOW - 1, NOW + 30)
+    world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
+    assert world.look().reserved == "n2"
+    assert world.pending_pods.look(NOW + 30) == ()
     assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
 
 

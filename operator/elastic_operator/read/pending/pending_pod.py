@@ -48,16 +48,16 @@ def pending_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
-    if not _is_ours_to_help(pod, reserved, context.nominated, settings):
+    holds, nominated = reserved.holds(now), context.nominated if not reserved.node else ""
+    if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
     meta, rest = pod.metadata, context.rest
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
-    avoided, holds = reserved.avoided(now), reserved.holds(now)
+    avoided = reserved.avoided(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
     if left.rests(now):
         rest = max(rest or Rest(0.0, ""), Rest(left.rests_until, RESTS))
     times = [*avoided.values(), *([reserved.until] if holds else []), *([rest.until] if rest else [])]
-    nominated = context.nominated if not reserved.node else ""
     unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else rest, now), "")
     pending = PendingPod(
         uid=meta.uid,
@@ -77,12 +77,15 @@ def pending_pod_of(
     return pending, min((time for time in times if time > now), default=inf)
 
 
-def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, settings: Settings) -> bool:
-    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node promised. Gated pods are not helped."""
+def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
+    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node `promised`. Gated pods are not helped.
+
+    If a reservation ran out and there are free GPUs, something else keeps the pod from them: more would not help.
+    """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
         return False
-    if reserved.node or nominated:
+    if promised:
         return True
     message = convert.unschedulable(pod)
     return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
