@@ -61,7 +61,7 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
     update |= {"avoided_nodes": avoided, "held_until": None}
     status = obs.status.model_copy(update=update)
-    reasons = REASONS
+    reasons: tuple[str, ...] = REASONS
     if reason == MASTER_LOST:
         status, reasons = due_for_a_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
