@@ -61,8 +61,8 @@ class Minima:
         """Whether one of several entries that are alike was tried in this round and got nothing."""
 
     def serve(self, tier: Tier) -> None:
-        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those that
-        rank before them in their teams; then all others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
+        that rank before them in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
