@@ -17,6 +17,7 @@ from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
@@ -108,7 +109,7 @@ def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
     node = state.board.number.get(entry.reserved_node)
     if node is None or not entry.gang or not state.snapshot.reclaiming:
         return False
-    loads = [member for one, member in state.residents[node].values() if one.demand.preemptible]
+    loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
     loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.promised_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
