@@ -16,6 +16,7 @@ from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
@@ -96,16 +97,16 @@ def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
 
 
 def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
-    """Keep the room on the node that is reserved for a pod of a gang, if the node can be cleared later (171).
+    """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
-    Who must go there may not go in this pass: a job of his team has ended for the gang, and has not yet its minimum
-    again from the other jobs of the team. So the team holds less for a moment.
+    It may be that no pod may go from there in this pass: a job ended for the gang and has not its minimum again from
+    the other jobs of its team. So that team holds less for a moment.
     """
     node = state.board.number.get(entry.reserved_node)
-    if node is None or not entry.gang:
+    if node is None or not entry.gang or not state.snapshot.reclaiming:
         return False
-    loads = [member for _, member in state.residents[node].values()]
-    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node]]
+    loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.promised_node]
     if not state.board.fits_without(entry.master, node, loads):
         return False
     state.seat(entry, Seat(ROLE_MASTER, node, ready=False))

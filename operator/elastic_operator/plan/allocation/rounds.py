@@ -58,8 +58,8 @@ class Minima:
         self._reserved: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those that
-        rank before them in their teams; then all others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
+        that rank before them in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
