@@ -67,6 +67,8 @@ class JobFeed:
         """How often kopf was started again, and how many lists failed."""
         self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
+        self._as_of = float("-inf")
+        """When the last sweep that worked began (monotonic): the store is at least as new."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -88,13 +90,16 @@ class JobFeed:
         """A first pass has decided from the store."""
         self._may_host.set()
 
-    async def catch_up(self) -> None:
-        """Make the store at least as new as this call; tries until the API server answers."""
+    async def catch_up(self, since: float | None = None) -> None:
+        """Make the store at least as new as `since` (monotonic), by default this call; tries until the API server
+        answers.
+        """
+        since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
             await waited_for(self._swept, FIRST_LIST_SECONDS)
         while True:
-            if await self._sweep():
+            if self._as_of > since or await self._sweep():
                 return
             await asyncio.sleep(backoff.next())
 
@@ -168,10 +173,11 @@ class JobFeed:
 
     async def _sweep(self) -> bool:
         """List all jobs and compare; returns whether that worked."""
+        began = time.monotonic()
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):
                 return False
-        self.last_ok = time.monotonic()
+        self.last_ok, self._as_of = time.monotonic(), began
         self._swept.set()
         return True
 

@@ -33,6 +33,7 @@ from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.job_feed import JobFeed, Take
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
@@ -57,9 +58,11 @@ from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-LEASE = "elastic-operator"
+LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 """Kinds that are written often and seldom with news: a node's status is written every few seconds."""
+ELECTION_SECONDS = 5.0
+"""So long at most nothing is listed until it is known who leads."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
 LEAD_AGAIN_SECONDS = 1.0
@@ -144,11 +147,23 @@ class Process:
     async def run(self, elect: Election) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for watch in self.watches.all.values():
-                group.create_task(watch.run())
-            group.create_task(self.watches.feed.run())
+            group.create_task(self._watch())
             group.create_task(self._beat())
             group.create_task(self._lead_when_elected(elect))
+
+    async def _watch(self) -> None:
+        """Watch all kinds until cancelled.
+
+        What a process that leads from its start lists, it need not compare: it is from when nobody else writes any more
+        (169).
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)
+            await waited_for(self.elector.known, ELECTION_SECONDS)
+            for kind, watch in self.watches.all.items():
+                if kind != CLASSES:
+                    group.create_task(watch.run())
+            group.create_task(self.watches.feed.run())
 
     def _candidate(self) -> Elector:
         """A new candidate for the lease. From now on every write asks it."""
@@ -188,15 +203,14 @@ class Process:
 
     async def _wait_until_ours(self) -> None:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
-        await self.watches.all["priorityclasses"].catch_up()
+        await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by: %s", reason)
             await self.installation.wait_until_ours()
             log.info("this installation is the one that decides now")
 
     async def _lead(self) -> None:
-        await self.elector.wait_until_leading()
-        await self.watches.catch_up()
+        await self.watches.catch_up(await self.elector.wait_until_leading())
         log.info(
             "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
         )

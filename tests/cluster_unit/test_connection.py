@@ -89,9 +89,7 @@ async def test_inside_a_pod_the_service_account_s_token_is_read_from_its_file_ea
 
 
 def test_the_address_of_a_cluster_may_be_of_ipv6(tmp_path, monkeypatch):
-    (tmp_path / "ca.crt").write_text(
-        some_authority()
-    )
+    (tmp_path / "ca.crt").write_text(some_authority())
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     monkeypatch.setattr(reading, "SERVICE_ACCOUNT", tmp_path)

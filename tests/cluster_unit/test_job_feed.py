@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
@@ -76,6 +77,18 @@ async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, sessio
         await feed.catch_up()
         assert {job.metadata.name for job in feed.store} == {"one", "kept"}
         assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True]
+
+
+async def test_jobs_that_were_listed_since_the_time_in_question_are_not_listed_again(api, session):
+    put(api, "one")
+    since = time.monotonic()
+    await asyncio.sleep(1)
+    async with feeding(session) as feed:
+        api.headers.clear()
+        await feed.catch_up(since)
+        assert api.headers == []
+        await feed.catch_up()
+        assert len(api.headers) == 1
 
 
 async def test_a_deletion_that_a_list_does_not_know_of_yet_is_not_asked_about_again(api, session):

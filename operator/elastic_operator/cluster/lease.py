@@ -76,7 +76,9 @@ class Elector:
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._timing = timing or Timing()
-        self._leading = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once the API server has said who leads, or could not be asked."""
+        self._leading, self._since = asyncio.Event(), math.inf
         self._lease: dict[str, Any] | None = None
         self._seen_revision = ""
         self._seen_at = 0.0
@@ -91,9 +93,10 @@ class Elector:
         """Seconds for which this process may still write; zero or less if it does not lead."""
         return self.deadline - _since_boot()
 
-    async def wait_until_leading(self) -> None:
-        """Return once this process leads."""
+    async def wait_until_leading(self) -> float:
+        """Return once this process leads; returns since when (monotonic): nobody else writes from then on."""
         await self._leading.wait()
+        return self._since
 
     def beat(self) -> None:
         """The work goes on. The loop that does it must call this every few seconds."""
@@ -140,8 +143,10 @@ class Elector:
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
                 text = "lease not read or taken, tried until it can be reason=%s"
                 logger.log(level, text, error, exc_info=_unexpected(error))
+            self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)
         logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
+        self._work.call_soon_threadsafe(self.known.set)
         self._work.call_soon_threadsafe(self._leading.set)
 
     async def _try_to_acquire(self) -> bool:
@@ -151,6 +156,9 @@ class Elector:
         if lease is not None and not self._is_free(lease):
             self._note_holder(_spec(lease)["holderIdentity"])
             return False
+        self._since = (
+            time.monotonic()
+        )  # it was free already, and who took it meanwhile would be in the way of the claim
         try:
             await self._claim(lease)
         except (Conflict, AlreadyExists):
