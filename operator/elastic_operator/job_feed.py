@@ -123,8 +123,9 @@ class JobFeed:
         elif type == "DELETED":
             try:
                 self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
-            except Exception as error:  # noqa: BLE001 - a deletion that is not understood is found out by a list
+            except Exception as error:  # noqa: BLE001 - a list finds out what was deleted
                 self._report(raw, error)
+                self._listed.set()
         elif (job := self._read(raw)) is not None:
             self.store.observe(job)
 

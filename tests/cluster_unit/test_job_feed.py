@@ -65,6 +65,16 @@ async def test_a_job_that_came_before_kopf_listed_is_found_out_then(api, session
         assert [job.metadata.name for job in feed.store] == ["early"]
 
 
+async def test_a_deletion_that_is_not_understood_is_found_out_by_a_list_at_once(api, session):
+    gone = put(api, "gone")
+    async with feeding(session) as feed:
+        api.remove(f"{JOBS_OF_A}/gone", quietly=True)
+        feed._take("DELETED", {"metadata": {"name": "gone"}})
+        await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+        await at_rest()
+        assert gone["metadata"]["uid"] not in feed.store
+
+
 async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, session):
     """Thousands of whole jobs each minute would cost more than all else at rest."""
     put(api, "one")

@@ -25,6 +25,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
@@ -459,6 +460,21 @@ def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(m
     assert [demand.takes for demand in world.look().snapshot.jobs] == [False, True]
     time.passed += bulkhead.TAKES_NOTHING_SECONDS
     assert [demand.takes for demand in world.look().snapshot.jobs] == [True, True]
+
+
+def test_pods_of_a_job_that_is_set_aside_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
+    def fail(*_: object) -> None:
+        raise LookupError("no demand of these pods")
+
+    caplog.set_level("DEBUG")
+    world = two_jobs(masters=True)
+    world.look()
+    world.stored.set_aside("uid-first", ValueError("no"))
+    monkeypatch.setattr(demands, "demand_aside", fail)
+    caplog.clear()
+    assert [demand.uid for demand in world.look().snapshot.jobs] == ["uid-second"]
+    assert "job=default/first" in caplog.text
+    assert "LookupError: no demand of these pods" in caplog.text
 
 
 def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(

@@ -37,6 +37,10 @@ LONGEST_WAIT_SECONDS = 120.0
 """A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
 due, even if nobody has said when.
 """
+LEAST_WAIT_SECONDS = 0.01
+"""Between two passes the watches, the writes and the probes get their turn."""
+AFTER_ERROR_SECONDS = 1.0
+"""A pass that failed is tried again after this time: nobody knows whether it fails again at once."""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
@@ -130,7 +134,7 @@ class Controller:
             self._metrics.pass_errors.inc()
             log.exception("a pass failed; the next one starts from the stores again")
             self.forget()
-            return 1.0
+            return AFTER_ERROR_SECONDS
         self.last_pass = time.monotonic()
         return wait
 
@@ -157,7 +161,7 @@ class Controller:
         again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
-        return max(0.01, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
+        return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report(self, report: Callable[[], None]) -> None:
         """Report what was decided. An error in a report must not keep any job from its pods (88)."""

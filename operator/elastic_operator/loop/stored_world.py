@@ -259,6 +259,10 @@ class StoredWorld:
         )
         return True
 
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """The pods of a job that is set aside count as used by others, because of this error."""
+        log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
+
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised an error about a foreign pod."""
         self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)

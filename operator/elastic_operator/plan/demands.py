@@ -31,12 +31,16 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
 
 
 def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used."""
+    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used.
+
+    An error at that sets the job aside no longer than the one for which it is set aside already.
+    """
     try:
         if memory.good is not None:
             return demand_aside(memory.good, job.pods)
         return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
-    except Exception:  # noqa: BLE001 - the error at observing it is reported already
+    except Exception as error:  # noqa: BLE001 - the world says so
+        world.cannot_tell_demand(job, error)
         return None
 
 

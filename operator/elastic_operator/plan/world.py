@@ -71,6 +71,9 @@ class World(Protocol):
         `in_allocation`: the allocation raised the error. `given`: the error is about what an allocation gave the job.
         """
 
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """A job that is set aside has no demand, because of this error: its pods count as used by others."""
+
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
         """The foreign pod made the allocation raise: no place is sought for it until it is tried again."""
 

@@ -29,6 +29,8 @@ from elastic_worker.contract import STATUS_LIMIT_BYTES
 log = logging.getLogger(__name__)
 
 CALM_SECONDS = 30.0
+PROGRESS_SECONDS = 0.75 * CALM_SECONDS
+"""A report that is this much later than the last one is passed on: in calm times each of them is."""
 EAGER_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 MAX_AT_ONCE = 256
@@ -168,7 +170,7 @@ class MasterPoller:
 
         A report that is held back is replaced by the master's next answer.
         """
-        if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
+        if known is not None and report.read_at - known.read_at >= PROGRESS_SECONDS:
             return True
         if known is not None and report.group == known.group:
             return False

@@ -95,6 +95,9 @@ class RecordedWorld:
         self._jobs[uid] = replace(known, facts=facts)
         return True
 
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """Its pods count as used; nobody reads the log of a recording."""
+
     def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
         """The allocation raised an error about a foreign pod."""
         self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)

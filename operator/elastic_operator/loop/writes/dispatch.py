@@ -32,6 +32,8 @@ NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 EVENT_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
+LOGGED_ATTEMPTS = 20
+"""Of the writes that fail in a row, the first is logged, that of the event, and then one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
@@ -227,7 +229,7 @@ class Dispatcher:
         if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
-        if failed.attempts in (1, 5) or failed.attempts % 20 == 0:
+        if failed.attempts in (1, EVENT_ATTEMPTS) or failed.attempts % LOGGED_ATTEMPTS == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, failed.attempts, error)
         if failed.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])

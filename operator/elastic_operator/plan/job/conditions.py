@@ -10,7 +10,7 @@ from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import at, round_up
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
@@ -68,7 +68,7 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if not obs.live and (held := why_held(status)):
         return Phase.QUEUED, held
     if now < obs.hold_until and status.retry:
-        wait = int(obs.hold_until - now + 0.999)
+        wait = round_up(obs.hold_until - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
     if job.heard.trouble:
