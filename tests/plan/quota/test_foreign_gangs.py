@@ -66,6 +66,13 @@ PLANS = {
         {"b": 4, "g0": "n1 -b-w2 -b-w1", "g1": "n2 -b-w6 -b-w5"},
         waiting(replace(gang(2, 2)[0], reserved="n1"), gang(2, 2)[1]),
     ),
+    "a pod of a gang in whose place somebody else has come moves on to another node": Case(
+        (make_node("n1", 4, used=1), make_node("n2", 4)),
+        (make_team("a", 4), make_team("b")),
+        (make_job("b", 1, 7, team="b", on=f"{on('n1', 3)} {on('n2', 4)}"),),
+        {"b": 3, "g0": "n2 -b-w5 -b-w4 -b-w3 -b-w2"},
+        waiting(replace(gang(1, 4)[0], reserved="n1")),
+    ),
     "nobody goes for what is promised to a part, once the others fit no more": Case(
         TWO4,
         HALVES,
