@@ -65,8 +65,6 @@ ELECTION_SECONDS = 5.0
 """So long at most nothing is listed until it is known who leads."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
-GC_THRESHOLDS = (20_000, 10, 10)
-"""High enough to cost nothing, and low enough that cycles of kopf and aiohttp do not pile up."""
 
 
 class Process:
@@ -422,7 +420,6 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
-    gc.set_threshold(*GC_THRESHOLDS)
     if not settings.worker_image:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
