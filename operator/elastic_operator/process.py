@@ -69,8 +69,6 @@ LEAD_AGAIN_SECONDS = 1.0
 """A process that leads no more runs for the lease again after this time; after errors in a row after up to 30 s."""
 BEAT_SECONDS = 5.0
 """How often the elector hears that the main loop turns: often enough for `stuck_seconds` of its `Timing`."""
-GC_THRESHOLDS = (20_000, 10, 10)
-"""High enough to cost nothing, and low enough that cycles of kopf and aiohttp do not pile up."""
 
 
 class Process:
@@ -429,7 +427,6 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
-    gc.set_threshold(*GC_THRESHOLDS)
     if not settings.worker_image:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:
