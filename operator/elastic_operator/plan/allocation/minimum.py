@@ -8,8 +8,9 @@ holds room for a part of its minimum (37).
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.alike import refused_alike
+from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.capacity import Supplies
-from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
