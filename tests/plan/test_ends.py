@@ -330,7 +330,7 @@ def test_giving_everything_back_ends_the_incarnation():
 def test_members_are_told_apart_from_what_is_on_its_way_out():
     pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
     seen = see(make_job(pods, status=started()))
-    assert names(seen.live) == ["toy-master-0", "toy-worker-0"]
+    assert names(seen.members) == ["toy-master-0", "toy-worker-0"]
     assert [p.name for p, _ in seen.to_delete] == ["toy-worker-2"]
 
 

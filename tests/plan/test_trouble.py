@@ -8,7 +8,7 @@ from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry,
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, takes_from
+from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -135,7 +135,7 @@ def test_a_size_that_fails_again_waits_longer_although_the_job_failed_in_between
 
 
 def test_where_the_api_server_drops_the_failed_size_the_wait_that_ends_last_is_in_the_field_of_older_releases():
-    job = make_job(status=started(failed_size=LARGER), unkept=frozenset({"failedSize"}))
+    job = make_job(status=started(failed_size=LARGER), dropped_status_fields=frozenset({"failedSize"}))
     assert plan(job, BOTH).status.retry == LARGER
     stored = plan(job, BOTH).status.model_dump(mode="json", by_alias=True, exclude_none=True)
     del stored["failedSize"]
@@ -520,7 +520,7 @@ def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goe
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
-    assert len(seen.live) == 2
+    assert len(seen.members) == 2
     assert seen.to_delete == ()
 
 
@@ -545,11 +545,11 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     before = [*group(2), waiting("worker-2", "n2")]
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
-    seen = see(make_job(before, status=status, shut_out=CLOSED))
+    seen = see(make_job(before, status=status, misplaced=CLOSED))
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
-    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED))
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED))
     assert lost.status.restarts == 1
 
 
@@ -557,13 +557,13 @@ def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_c
     waits = PodStatus(name="toy-worker-2", role="worker", phase="Pending")
     known = listed("master-0", "worker-0", "worker-1")
     status = make_status(replicas=4, target_replicas=4, pods=[*known, waits])
-    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED)).status
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED)).status
     assert (lost.history[0].message, lost.history[0].excused) == ("Lost toy-worker-1; not counted as a failure.", True)
 
 
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
-    seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))
+    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 takes no pods any more"}))
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
@@ -593,7 +593,7 @@ def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowh
     pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
     failed = Retry(reason="no", not_before=at(0), attempt=before, size=2, cause=cause)
     found = observe(make_job(pods, status=make_status(failed_size=failed)), START + 100).status.failed_size
-    assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
+    assert (found.attempt, may_preempt_at(found) > 0) == (attempt, attempt == 3)
 
 
 def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
@@ -690,7 +690,7 @@ def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_k
     status, now, waits = started(), 100, []
     for _ in range(5):
         pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
-        status = see(make_job(pods, status=status, unkept=frozenset({"avoidedNodes"})), now=now).status
+        status = see(make_job(pods, status=status, dropped_status_fields=frozenset({"avoidedNodes"})), now=now).status
         waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
         now += max(11, waits[-1])
         status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})

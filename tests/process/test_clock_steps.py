@@ -9,7 +9,7 @@ import pytest
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import MainContainer
-from elastic_operator.read.first_seen import LATE_SECONDS, MAX_KEPT, FirstSeen
+from elastic_operator.read.first_seen import LATE_NEWS_SECONDS, MAX_KEPT, FirstSeen
 from tests.plan.jobs import make_pod
 from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
 
@@ -72,9 +72,9 @@ def test_a_pod_that_the_scheduler_cannot_place_is_taken_back_after_its_own_time(
     world.time_passes(30.0)
     steps(world, step)
     world.time_passes(29.0)
-    assert world.look().obs["uid-second"].live
+    assert world.look().obs["uid-second"].members
     world.time_passes(1.0)
-    assert not world.look().obs["uid-second"].live
+    assert not world.look().obs["uid-second"].members
 
 
 @BOTH_WAYS
@@ -130,7 +130,7 @@ def test_a_process_believes_old_times_at_its_first_look_only():
     assert seen.age(START - HOUR) == HOUR
     seen.first_seen.begin_look()
     assert seen.age(START - 2 * HOUR) == 0
-    assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
+    assert seen.age(START - LATE_NEWS_SECONDS + 1) == LATE_NEWS_SECONDS - 1
 
 
 @pytest.mark.parametrize("written", [START, None], ids=["the API server's time", "no time"])

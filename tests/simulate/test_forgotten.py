@@ -17,8 +17,8 @@ from elastic_operator.metrics import Metrics
 from elastic_operator.read.pending.gang_places import GangPlaces
 from tests.simulate import server as kinds
 from tests.simulate.moments import Moments
-from tests.simulate.test_bulkheads import add_job, lived, pods_of
 from tests.simulate.test_eviction_limits import teams
+from tests.simulate.test_quarantine import add_job, lived, pods_of
 from tests.simulate.world import World
 
 OF_OTHERS = (Controller, GangPlaces, Metrics)
@@ -90,7 +90,7 @@ def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
         pods = pods_of(world, gone)
         assert len(pods) == 4
         uids = {one["metadata"]["uid"] for one in (gone, *pods)}
-        assert any(place.endswith(".roster._by_uid") for place in places_of(uids, world.operator.controller))
+        assert any(place.endswith(".queues._by_uid") for place in places_of(uids, world.operator.controller))
         world.server.remove(kinds.JOBS, gone)
         await world.advance(1800)
         assert pods_of(world, stays)

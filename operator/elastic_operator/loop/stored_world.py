@@ -16,8 +16,8 @@ from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import JobInputs
+from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -35,10 +35,10 @@ class StoredWorld:
             until its log was read.
         report, answered: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
-        may_take: Whether the API server would accept the job's pods.
-        may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
+        may_preempt: Whether the API server would accept the job's pods.
+        may_not_preempt: The jobs (uids), and the namespaces, for which `may_preempt` answers no.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read and is not set aside.
+        seen: Called with each job that is read and is not quarantined.
     """
 
     def __init__(
@@ -50,23 +50,23 @@ class StoredWorld:
         report: Callable[[str], Report | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
-        may_take: Callable[[Job], bool] = lambda _: True,
-        may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
+        may_preempt: Callable[[Job], bool] = lambda _: True,
+        may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
-        self._report, self._answered, self._group, self._may_take = report, answered, group, may_take
-        self._may_not_take, self._news, self._seen = may_not_take, news, seen
-        self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
+        self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
+        self._may_not_preempt, self._news, self._seen = may_not_preempt, news, seen
+        self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
         self._known: Remembered[JobInputs, Job] = Remembered()
         self._bare: Remembered[object, Job] = Remembered()
-        """Jobs that are set aside, or deleted and still there."""
-        self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
+        """Jobs that are quarantined, or deleted and still there."""
+        self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the bulkhead did not trust at the last look."""
+        """What the quarantine did not trust at the last look."""
         self._mine: Remembered[int, AbstractSet[str]] = Remembered()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
@@ -107,15 +107,17 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        may_not_take, distrusted = self._may_not_take(), self._bulkhead.distrusted()
-        jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
+        may_not_preempt, distrusted = self._may_not_preempt(), self._quarantine.distrusted()
+        jobs, namespaces = (
+            before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
+        )
         self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.answered()
-        self._may_not_take_before, self._distrusted = may_not_take, distrusted
+        self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
         news = (each.take() for each in self._news)
         taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
@@ -164,7 +166,7 @@ class StoredWorld:
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
         meta = body.metadata
-        fault = self._bulkhead.fault(uid, meta.generation)
+        fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.drop(uid)
@@ -186,7 +188,7 @@ class StoredWorld:
         return job
 
     def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
-        """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
+        """A job that is quarantined, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.drop(uid)
         return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
@@ -223,13 +225,13 @@ class StoredWorld:
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
-    def may_take(self, job: Job) -> bool:
+    def may_preempt(self, job: Job) -> bool:
         """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
-        return self._may_take(job)
+        return self._may_preempt(job)
 
     def is_trusted(self, job: Job) -> bool:
         """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
-        return self._bulkhead.may_take(job.uid, job.generation)
+        return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
@@ -241,14 +243,14 @@ class StoredWorld:
         """The foreign pods that wait for GPUs."""
         return self.reader.pending_pods.look(self.now)
 
-    def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
             return False
         meta = body.metadata
-        self._bulkhead.set_aside(
+        self._quarantine.quarantine(
             "job",
             uid,
             f"{meta.namespace}/{meta.name}",
@@ -260,12 +262,12 @@ class StoredWorld:
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
-        """The pods of a job that is set aside count as used by others, because of this error."""
+        """The pods of a job that is quarantined count as used by others, because of this error."""
         log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
 
-    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised an error about a foreign pod."""
-        self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+        self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
 def _without_contents(settings: Settings) -> Snapshot:

@@ -11,7 +11,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.set_aside import demand_aside
+from elastic_operator.plan.job.quarantined import demand_in_quarantine
 from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.world import World
 
@@ -25,19 +25,19 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
         memory.demanded.get("", (obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
-    may_take = world.may_take(job) and world.is_trusted(job)
-    key = obs, world.shape(job), world.assumed(job.uid), may_take
+    may_preempt = world.may_preempt(job) and world.is_trusted(job)
+    key = obs, world.shape(job), world.assumed(job.uid), may_preempt
     memory.good = memory.demanded.get("", key, _demand_with, *key)
 
 
-def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
+def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
     """The job's last demand, or one made of its pods if there is none; None: then its pods count as used.
 
-    An error at that sets the job aside no longer than the one for which it is set aside already.
+    An error at that sets the job aside no longer than the one for which it is quarantined already.
     """
     try:
         if memory.good is not None:
-            return demand_aside(memory.good, job.pods)
+            return demand_in_quarantine(memory.good, job.pods)
         return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
     except Exception as error:  # noqa: BLE001 - the world says so
         world.cannot_tell_demand(job, error)
@@ -53,11 +53,11 @@ def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> Job
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 
-def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...], may_take: bool) -> JobDemand:
+def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...], may_preempt: bool) -> JobDemand:
     """The demand of a job that may have pods; pods that are being created count as its members."""
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
     if obs.job.needs_edit or obs.status.held_until:
         demand = frozen_demand(demand)
-    return demand if may_take else replace(demand, takes=False)
+    return demand if may_preempt else replace(demand, may_preempt=False)

@@ -30,22 +30,22 @@ class Planned:
 class JobMemory:
     """What the planner remembers of one job.
 
-    `good` is the job's demand when it was last observed without an error, `aside` the demand that counts while the job
-    is set aside.
+    `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
+    the job is quarantined.
     """
 
     obs: Observation | None = None
     demanded: Remembered[tuple[object, ...], JobDemand | None] = field(default_factory=Remembered)
-    """What it demands while it is not set aside, by what `demands` makes that from."""
+    """What it demands while it is not quarantined, by what `demands` makes that from."""
     good: JobDemand | None = None
-    aside: JobDemand | None = None
+    quarantined: JobDemand | None = None
     planned: Planned | None = None
 
     @property
     def demand(self) -> JobDemand | None:
-        """What the job demands now, or last did while it is set aside; None if it may have no pods."""
+        """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
         if self.obs is not None and self.obs.job.fault:
-            return self.aside
+            return self.quarantined
         known = self.demanded.peek("")
         return known[1] if known is not None else None
 

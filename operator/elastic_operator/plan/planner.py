@@ -17,19 +17,19 @@ from elastic_operator.memory import Remembered
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
-from elastic_operator.plan.demands import demand_while_aside, renew_demand
+from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job.set_aside import plan_aside
 from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.population import Population
-from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
 MAX_BLAMES = 2
@@ -77,7 +77,7 @@ class Planner:
         self._unplanned: dict[str, None] = {}
         """Jobs (uids) whose last plan may not have been made from how they are observed now."""
         self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
-        self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
+        self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Planner:
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
-        self._allocator, self._would_be_allocator, self._decided = SteadyAllocator(), Allocator(), None
+        self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
@@ -135,9 +135,9 @@ class Planner:
         return self._plan_at.next()
 
     @property
-    def preempted_in_vain(self) -> frozenset[str]:
-        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
-        return self._allocator.preempted_in_vain
+    def futile_preemptors(self) -> frozenset[str]:
+        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
@@ -183,12 +183,12 @@ class Planner:
             self._unplanned.pop(uid, None)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is set aside."""
+        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.set_aside(world, uid, error)
+            self.quarantine(world, uid, error)
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
@@ -198,7 +198,7 @@ class Planner:
         if job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.aside = None if job.unallocated else demand_while_aside(world, memory, job)
+                memory.quarantined = None if job.unallocated else demand_while_quarantined(world, memory, job)
         else:
             obs = observe(job, world.now)
             until = _valid_until(obs, world.now)
@@ -206,11 +206,11 @@ class Planner:
         memory.obs = obs
         return obs
 
-    def set_aside(
+    def quarantine(
         self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
     ) -> Observation | None:
         """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
-        if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
+        if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
         if self._again is not None:
@@ -227,13 +227,13 @@ class Planner:
     # -- demand --------------------------------------------------------------------------------------------------------
 
     def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is set aside."""
+        """Say what the job demands, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
                 renew_demand(world, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.set_aside(world, uid, error)
+                self.quarantine(world, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -250,13 +250,13 @@ class Planner:
         return self._allocate(world, self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Set those aside that make the allocation raise; whether there are any."""
+        """Quarantine those that make the allocation raise; whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
-                world.set_pod_aside(bad, error)
+                world.quarantine_pod(bad, error)
             else:
-                self.set_aside(world, bad.uid, error, in_allocation=True)
+                self.quarantine(world, bad.uid, error, in_allocation=True)
         return bool(found)
 
     def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
@@ -283,7 +283,7 @@ class Planner:
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
-            self._allocator = SteadyAllocator()
+            self._allocator = LookaheadAllocator()
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
 
@@ -322,9 +322,9 @@ class Planner:
         """What is done for the job, given what it gets."""
         return reconcile(obs, grant, now=now)
 
-    def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
-        return plan_aside(job, release, now)
+    def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
+        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        return plan_in_quarantine(job, release, now)
 
 
 def _snapshot_of(

@@ -19,7 +19,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
-LATE_SECONDS = 60.0
+LATE_NEWS_SECONDS = 60.0
 """A time further back than this is not late news: its writer's clock is behind."""
 MAX_KEPT = 100_000
 
@@ -60,7 +60,7 @@ class FirstSeen:
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
-        return now if self._looks > 1 and now - written >= LATE_SECONDS else not_later(written, now)
+        return now if self._looks > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
         """The pod, with the times since when it waits for a node, or to start there.

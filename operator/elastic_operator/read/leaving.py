@@ -11,7 +11,7 @@ from math import inf
 
 OVERDUE_SECONDS = 60.0
 """A working kubelet has removed the pod long before."""
-LATE_SECONDS = 10.0
+BUSY_KUBELET_SECONDS = 10.0
 """A busy kubelet has removed it by then."""
 
 
@@ -40,7 +40,7 @@ class Leaving:
     def is_expected(self, uid: str) -> bool:
         """Whether the pod is leaving and may still go in time."""
         due = self._due.get(uid)
-        return due is not None and self._now() < due - OVERDUE_SECONDS + LATE_SECONDS
+        return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS
 
     def overdue_within(self, uid: str) -> float:
         """Seconds until the pod is overdue; infinity if it is overdue already, or is not being deleted."""

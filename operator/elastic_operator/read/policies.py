@@ -14,7 +14,7 @@ from elastic_operator.memory import Remembered
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.read import convert
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +32,14 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead,
+        quarantine: Quarantine,
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
-        self._flavors, self._bulkhead = frozenset(flavors), bulkhead
+        self._flavors, self._quarantine = frozenset(flavors), quarantine
         self._made: Remembered[object, Resolved] = Remembered()
         self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
         self._parsed: Remembered[int, Policy] = Remembered()
-        """Each policy that is not set aside, by its generation."""
+        """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
         """Each policy as it was when teams could last be made of it."""
         self.resolved = Resolved()
@@ -50,7 +50,7 @@ class Policies:
 
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
-        seen = self._policies.revision, self._namespaces.revision, self._bulkhead.state()
+        seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
         self.resolved = self._made.get("", seen, self._make)
         return self.resolved
 
@@ -72,12 +72,12 @@ class Policies:
 
     def _parse(self, body: objects.CustomObject) -> Policy:
         meta = body.metadata
-        fault = self._bulkhead.fault(meta.uid, meta.generation)
+        fault = self._quarantine.fault(meta.uid, meta.generation)
         if fault is None:
             try:
                 return policy_of(body)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
-                fault = self._bulkhead.set_aside("policy", meta.uid, meta.name, error, version=meta.generation)
+                fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
 
@@ -98,7 +98,7 @@ class Policies:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
-                self._bulkhead.count("policy")
+                self._quarantine.count("policy")
                 return self.resolved
             policies = tuple(self._without(p, error) if p in bad else p for p in policies)
             self._sources = policies, named
@@ -110,7 +110,7 @@ class Policies:
         body = self._policies.get(policy.uid)
         assert body is not None, "the stores stay as they are during a look"
         version = body.metadata.generation
-        fault = self._bulkhead.set_aside("policy", policy.uid, policy.name, error, version=version)
+        fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
         self._parsed.drop(policy.uid)
         return self._stand_in(policy, fault.message)
 

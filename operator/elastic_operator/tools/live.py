@@ -13,7 +13,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -71,5 +71,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 def _world(process: Process) -> StoredWorld:
     """Failed pods count as failed at once, without what their logs say of it."""
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, bulkhead=Bulkhead())
+    reader = Reader(
+        process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
+    )
     return StoredWorld(reader, lambda _uid, _namespace, pods: pods, FailedWrites())

@@ -19,7 +19,7 @@ from elastic_operator.tools.recording import Recording
 
 
 class RecordedWorld:
-    """One moment that does not pass. A job at which the planner raises is set aside, like in the operator."""
+    """One moment that does not pass. A job at which the planner raises is quarantined, like in the operator."""
 
     def __init__(self, recording: Recording) -> None:
         self._nodes = recording.nodes
@@ -60,9 +60,9 @@ class RecordedWorld:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_held(pods, self._labels, self.empty.flavors)
 
-    def may_take(self, job: Job) -> bool:
+    def may_preempt(self, job: Job) -> bool:
         """Whether others might lose pods for it, by what the API server had answered about its own pods."""
-        return self._jobs[job.uid].may_take
+        return self._jobs[job.uid].may_preempt
 
     def is_trusted(self, job: Job) -> bool:
         """Whether others might lose pods for it, by the errors that it had caused in the operator."""
@@ -80,7 +80,7 @@ class RecordedWorld:
         """The foreign pods that waited for GPUs."""
         return self._pending
 
-    def set_aside(
+    def quarantine(
         self,
         uid: str,
         error: Exception,
@@ -98,7 +98,7 @@ class RecordedWorld:
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
         """Its pods count as used; nobody reads the log of a recording."""
 
-    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
         """The allocation raised an error about a foreign pod."""
         self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
 

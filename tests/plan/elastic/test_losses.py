@@ -6,10 +6,10 @@ from math import inf
 import pytest
 
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
+from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
-from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
     is_pending,
@@ -222,7 +222,7 @@ def shut_out_master(*workers, **status):
     pods = [PodStatus(name="toy-master-0", role="master", phase="Pending")]
     pods += [PodStatus(name=f"toy-worker-{index}", role="worker", phase="Running") for index in range(2)]
     job = make_elastic_job((master, *workers), workers=2, pods=pods, running_since=None, **status)
-    return see(with_facts(job, shut_out=SHUT)).status
+    return see(with_facts(job, misplaced=SHUT)).status
 
 
 def test_a_master_that_never_ran_is_not_lost_when_its_node_closes_and_the_next_one_comes():
@@ -258,7 +258,7 @@ def test_a_failed_master_waits_for_its_own_failure_only():
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_job_that_lost_its_master_still_takes_nothing_from_others_after_it_took_in_vain(size):
     waits = Retry(reason="No room.", cause=RetryCause.UNSCHEDULABLE, not_before=at(100), attempt=3, size=size)
-    assert takes_from(without_master(failed_size=waits).status.failed_size) == START + 100 + FIRST_REST_SECONDS
+    assert may_preempt_at(without_master(failed_size=waits).status.failed_size) == START + 100 + FIRST_FUTILE_SECONDS
 
 
 def test_while_the_others_wait_the_job_says_so_and_is_not_ready():

@@ -62,7 +62,7 @@ def demand(job, *, now=200.0, **known):
 
 def asks_from(job):
     """Seconds after START."""
-    time = demand(job).nodes_from
+    time = demand(job).may_request_nodes_at
     return None if time is None else time - START
 
 
@@ -116,7 +116,7 @@ def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
     found = demand(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))))
     assert [m.uid for m in found.members] == ["uid-master-0"]
     assert [m.uid for m in found.provisioning_pods] == ["uid-worker-0"]
-    assert found.nodes_until == START + 1000
+    assert found.request_ends_at == START + 1000
     assert found.used_indices == {0}
 
 
@@ -206,7 +206,7 @@ def test_each_time_in_vain_doubles_the_time_to_the_next():
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
-    assert (seen.live, seen.status.incarnation) == ((), 2)
+    assert (seen.members, seen.status.incarnation) == ((), 2)
 
 
 def test_a_pod_for_growth_that_finds_no_node_is_not_waited_for_so_long():

@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from tests.plan.allocate.world import NOW, carried_out, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, make_pending, on
 
@@ -235,16 +235,16 @@ def test_jobs_make_way_for_a_gang_once_and_do_not_grow_in_between(seed):
     assert gone <= goes + 4
 
 
-@pytest.mark.parametrize("limit", ["for_one", "in_all"])
-def test_a_gang_counts_as_one_taker_to_the_limits(limit):
-    limits = EvictionLimits(**{"for_one": 1000, "in_all": 1000, limit: 10}, firm=frozenset())
+@pytest.mark.parametrize("limit", ["per_team", "per_cluster"])
+def test_a_gang_counts_as_one_preemptor_to_the_limits(limit):
+    limits = EvictionLimits(**{"per_team": 1000, "per_cluster": 1000, limit: 10}, firm=frozenset())
     snapshot = cluster(8, guaranteed=32, pending_pods=gang(4, 8), eviction_limits=limits)
     found = allocate(snapshot)
     assert (len(found.nominations), found.over_limit) == (4, ()), "the first of its team in a minute may pass"
-    gone = {f"{i}": Taker("a", "another") for i in range(5)}
+    gone = {f"{i}": Preemptor("a", "another") for i in range(5)}
     found = allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone)))
     assert (len(found.nominations), [one.wanted for _, one in found.over_limit]) == (0, [32])
-    gone = {f"{i}": Taker("a", "g") for i in range(5)}
+    gone = {f"{i}": Preemptor("a", "g") for i in range(5)}
     assert len(allocate(replace(snapshot, eviction_limits=replace(limits, gone=gone))).nominations) == 4
     found = allocate(replace(snapshot, eviction_limits=replace(limits, firm=frozenset(EvictionLimit))))
     assert (len(found.nominations), [one.waits_for_a_person for _, one in found.over_limit]) == (0, [True])
@@ -263,10 +263,10 @@ def test_a_gang_has_its_places_although_a_job_of_another_team_takes_a_whole_job_
     teams = (make_team("a", 6), make_team("b", 1), make_team("c", 8), make_team("d"))
     snapshot = replace(make_snapshot(nodes, jobs, teams=teams), pending_pods=gang(2, 4, team="c"))
     for tries in (1, 2):
-        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_TRIES", tries)
+        monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", tries)
         allocator = Allocator()
         found = allocator.allocate(snapshot)
-        assert allocator.preempted_in_vain == ({"high"} if tries == 1 else set())
+        assert allocator.futile_preemptors == ({"high"} if tries == 1 else set())
         assert [(pod.uid, pod.node) for pod in found.nominations] == [("g0", "n2"), ("g1", "n2")]
 
 

@@ -179,7 +179,7 @@ def _job(job, age):
         worker=shape,
         members=members,
         holds_place=bool(members),
-        free_up_to=99,
+        undelayed_size=99,
         preemptible=job["priorityClass"] not in ("Build", "Inference"),
         running_since=NOW - 100 if members else None,
     )

@@ -112,8 +112,10 @@ class Actor:
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """Today's ceiling for the grace of a pod that was made with a longer one, or by somebody else (95)."""
         known = self.stores.pods.get(pod.uid)
-        if known is None or job.around.grace_ceiling is None:
+        if known is None or job.context.grace_ceiling is None:
             return None
         return (
-            job.around.grace_ceiling if known.spec.termination_grace_period_seconds > job.around.grace_ceiling else None
+            job.context.grace_ceiling
+            if known.spec.termination_grace_period_seconds > job.context.grace_ceiling
+            else None
         )

@@ -129,9 +129,9 @@ class Dispatcher:
         uid = job.uid
         if uid in self._busy:
             return inf
-        quiet = self.status_times.quiet_for(body, plan)
-        if quiet > 0 and not _acts(plan):
-            return quiet
+        delay = self.status_times.write_delay(body, plan)
+        if delay > 0 and not _acts(plan):
+            return delay
         failed = self.failed_writes.of(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
@@ -140,9 +140,9 @@ class Dispatcher:
             self._assume(job, plan)
         elif plan.creates:
             plan = replace(plan, creates=())
-            if quiet > 0 and not _acts(plan):
-                return min(quiet, NOT_FRESH_SECONDS)
-        writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
+            if delay > 0 and not _acts(plan):
+                return min(delay, NOT_FRESH_SECONDS)
+        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         written, tries = body.status.unpack(), failed.attempts
         self._begin(
             _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
@@ -158,9 +158,9 @@ class Dispatcher:
         than every few seconds.
         """
         only = Plan(status=plan.status, events=plan.events)
-        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
-        if quiet > 0:
-            return quiet
+        delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        if delay > 0:
+            return delay
         if self.status_times.may_be_alone(job.uid):
             self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
@@ -212,7 +212,7 @@ class Dispatcher:
             self.note(job, error)
             if isinstance(error, PodRefused):
                 self.refused(job)
-        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
+        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:

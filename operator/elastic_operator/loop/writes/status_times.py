@@ -60,7 +60,7 @@ class StatusTimes:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         drop_absent(present, self._known)
 
-    def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
+    def write_delay(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.
 
         Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the

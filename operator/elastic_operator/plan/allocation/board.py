@@ -15,7 +15,7 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
@@ -56,7 +56,7 @@ class Board:
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
-        self._too_many = TooMany()
+        self._infeasible = KnownInfeasible()
         """Replaced, never changed: undoing a change brings back what was known before it. Only freed room voids it: a
         `PassMemo` would forget all of it with each pod that is seated.
         """
@@ -157,7 +157,7 @@ class Board:
         """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
         changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
         if changed:
-            self._too_many = TooMany()
+            self._infeasible = KnownInfeasible()
             known = list(self.nodes)
             for number, after in changed:
                 before, known[number] = known[number], after
@@ -178,26 +178,26 @@ class Board:
 
     def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(member, node, True, +1, TooMany())
+        self._change(member, node, True, +1, KnownInfeasible())
 
     def hold(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node; with `now`, it also uses what is free already."""
-        change, known = partial(self._change, load, node, now), self._too_many
+        change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
 
     def release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        change, known = partial(self._change, load, node, now), self._too_many
-        self._journal.do(partial(change, +1, TooMany()), undo=partial(change, -1, known))
+        change, known = partial(self._change, load, node, now), self._infeasible
+        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
 
-    def _change(self, load: Load, node: int, now: bool, sign: int, too_many: TooMany) -> None:
+    def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
                 room.hold(load)
             else:
                 room.give(load)
         self._reindex(node)
-        self._too_many = too_many
+        self._infeasible = infeasible
 
     def _reindex(self, node: int) -> None:
         before, after = self._gpus[node], count_gpus(self._soon[node].free, self.gpu_resources)
@@ -240,12 +240,12 @@ class Board:
 
     def known_short(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
-        return self._too_many.covers(requirements, count)
+        return self._infeasible.covers(requirements, count)
 
     def remember_short(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
-        self._too_many = self._too_many.copy()
-        self._too_many.add(requirements, count)
+        self._infeasible = self._infeasible.copy()
+        self._infeasible.add(requirements, count)
 
 
 def _ports_now(node: Node) -> list[HostPort]:

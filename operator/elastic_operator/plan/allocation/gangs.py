@@ -26,8 +26,8 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     Pods may not fit only because a part of the gang is seated. So what is found of that is forgotten afterwards.
     """
     name = gang[0].gang
-    too_many = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
-    if state.new_places >= MAX_NEW_PLACES or (too_many and name not in state.tried_gangs):
+    over_budget = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
+    if state.new_places >= MAX_NEW_PLACES or (over_budget and name not in state.tried_gangs):
         return False
     state.tried_pods += len(gang)
     state.tried_gangs.add(name)
@@ -56,13 +56,13 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
 
 def being_served(state: AllocationState) -> list[str]:
     """The gangs for which nodes are being cleared: some of their pods have a node reserved that is not free yet."""
-    gangs = state.roster.gangs.items()
+    gangs = state.queues.gangs.items()
     return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.served for entry in gang))
 
 
 def split_gangs(state: AllocationState) -> frozenset[str]:
     """The gangs of which some pods have a place, and others do not, not counting places that are promised already."""
-    return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
+    return frozenset(name for name, gang in state.queues.gangs.items() if _is_split(gang))
 
 
 def _is_split(gang: set[Entry]) -> bool:

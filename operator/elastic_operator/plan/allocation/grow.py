@@ -6,8 +6,8 @@ Growth takes free room, and GPUs of other teams that its team is entitled to. It
 from __future__ import annotations
 
 from elastic_operator.plan.allocation.accounts import Tier
-from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
@@ -21,7 +21,7 @@ _MAX_TIMES_PREEMPTED = 2
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.roster.partial | state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.partial | state.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -54,7 +54,7 @@ def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
         return False
     if refused is None and _grow_freely(state, entry, size):
         return True
-    return entry.takes(state.now) and _grow_at_others_cost(state, entry, size)
+    return entry.may_preempt(state.now) and _grow_at_others_cost(state, entry, size)
 
 
 def may_borrow_again(entry: Entry, right: Tier) -> bool:
@@ -79,7 +79,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key, short = ("growth", refused_alike(state, entry), master), state.round.short
+    key, short = ("growth", refusal_key(state, entry), master), state.round.short
     if short.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers

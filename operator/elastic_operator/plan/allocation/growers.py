@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.alike import grow_alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import growth_key
 
 Turn = tuple[bool, int, int, float, str]
 
@@ -44,7 +44,7 @@ class Growers:
 
     def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = grow_alike(entry, now), turn(entry)
+        key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
 

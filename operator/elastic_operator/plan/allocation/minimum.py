@@ -7,10 +7,10 @@ holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
@@ -34,7 +34,7 @@ def serve_minimum(state: AllocationState, entry: Entry) -> None:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry))
     if entry.served:
-        state.set_saves_up(entry, False)
+        state.set_holds_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
@@ -62,11 +62,11 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
-    if entry.demand.provisioning_pods or not entry.takes(state.now):
+    if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
     if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
         return True
-    key, short = None if entry.size else ("minimum", refused_alike(state, entry)), state.round.short
+    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.round.short
     if key and short.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
@@ -126,7 +126,7 @@ def _orders(entry: Entry) -> list[list[str]]:
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def reserve(state: AllocationState, entry: Entry) -> None:
+def hold_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
@@ -144,5 +144,5 @@ def reserve(state: AllocationState, entry: Entry) -> None:
     for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
         seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         if seat is not None:
-            state.set_saves_up(entry, True)
+            state.set_holds_seats(entry, True)
             state.seat(entry, seat)

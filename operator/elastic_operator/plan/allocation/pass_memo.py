@@ -1,8 +1,8 @@
-"""What one pass remembers, so that thousands of entries that are `alike` are not asked about one by one (38).
+"""What one pass remembers, so that thousands of equivalent entries are not asked about one by one (38).
 
-An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`TooMany`) holds longer: on the board
-until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only gets
-harder.
+An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`KnownInfeasible`) holds longer: on the
+board until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only
+gets harder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PassMemo(Generic[Answer]):
         self._known[key] = self._journal.version, answer
 
 
-class TooMany:
+class KnownInfeasible:
     """For each key, the fewest pods that were found not to fit, and single numbers of pods that are refused."""
 
     def __init__(self) -> None:
@@ -52,9 +52,9 @@ class TooMany:
         """Remember that exactly `count` pods are refused. The message names the number, so others are asked anew."""
         self._refused.add((key, count))
 
-    def copy(self) -> TooMany:
+    def copy(self) -> KnownInfeasible:
         """A copy that goes on separately."""
-        other = TooMany()
+        other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
 
@@ -63,14 +63,14 @@ class RoundMemory:
     """What one round of minima, and of the growth after it, remembers. The next round begins with a new one.
 
     `refused`: the entries, by what they have in common, that were tried for their minimum and got nothing. `short`: the
-    numbers of workers that could not be placed, even at others' cost. `options`: by taker, a heap of prices and nodes.
-    While pods are taken, an option only gets dearer, except on the nodes that they leave. So options are kept for the
-    round (44), or until a preemption is undone.
+    numbers of workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and
+    nodes. While pods are taken, an option only gets dearer, except on the nodes that they leave. So options are kept
+    for the round (44), or until a preemption is undone.
     """
 
     def __init__(self, journal: Journal) -> None:
         self.refused = PassMemo[bool](journal)
-        self.short = TooMany()
+        self.short = KnownInfeasible()
         self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
 
     def pods_leave(self, node: int) -> None:

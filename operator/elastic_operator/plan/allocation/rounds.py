@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
 from elastic_operator.plan.allocation.gangs import being_served, serve_gang
 from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
+from elastic_operator.plan.allocation.minimum import hold_for_starving, serve_minimum
 from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
@@ -45,7 +45,7 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.changed:
-        if entry.saves_up:
+        if entry.holds_seats:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
@@ -55,7 +55,7 @@ class Minima:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._reserved: set[tuple[str, str]] = set()
+        self._held_for_starving: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
         """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
@@ -67,7 +67,7 @@ class Minima:
         state.round = RoundMemory(state.journal)
         for name in being_served(state):
             self._serve_gang(name, tier)
-        while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
+        while waiting := [c for c in (state.queues.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.holds_place:
@@ -91,7 +91,7 @@ class Minima:
             self._serve_alone(entry, tier)
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
-        key = tried_alike(self._state, entry)
+        key = minimum_key(self._state, entry)
         if key and self._state.round.refused.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
@@ -109,11 +109,11 @@ class Minima:
         for all.
         """
         state = self._state
-        gang = sorted((entry for entry in state.roster.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
+        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
         self._tried.update(gang)
         if not gang or name in state.split_gangs:
             return
-        kinds = Counter(tried_alike(state, entry) for entry in gang)
+        kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
         if key and state.round.refused.get(key):
             return
@@ -139,10 +139,10 @@ class Minima:
     def _reserve(self, entry: Entry) -> None:
         """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
         key = (entry.team, entry.demand.flavor)
-        if key not in self._reserved:
-            self._reserved.add(key)
+        if key not in self._held_for_starving:
+            self._held_for_starving.add(key)
             if self._state.starves(entry):
-                reserve(self._state, entry)
+                hold_for_starving(self._state, entry)
 
 
 def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
@@ -177,9 +177,9 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
     """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
     queues = {
-        account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
+        account: state.queues.growers.queue(account, state.changed) for account in state.queues.growers.accounts()
     }
-    for entry in state.changed | singular(state):
+    for entry in state.changed | individually_limited(state):
         queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
     is_left = False
 

@@ -16,15 +16,15 @@ from elastic_operator.plan.allocation.board import Board, Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
-from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
-    """Board, accounts and roster of a snapshot.
+    """Board, accounts and queues of a snapshot.
 
     What a pass has done so far:
         changed       the entries that the pass has changed or tried to change
@@ -34,7 +34,7 @@ class AllocationState:
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
     What an earlier try of the same pass has found:
-        in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
     `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
@@ -47,10 +47,10 @@ class AllocationState:
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
-        self.roster = Roster(snapshot, self.board, self.accounts)
+        self.queues = Queues(snapshot, self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
-        self.in_vain = frozenset[str]()
+        self.futile_preemptors = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(snapshot)
 
@@ -77,8 +77,8 @@ class AllocationState:
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
         self.round = RoundMemory(self.journal)
-        self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
+        self.queues.renew(snapshot, leave=self._leave, join=self._join)
+        entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -210,10 +210,10 @@ class AllocationState:
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_saves_up(self, entry: Entry, saves_up: bool) -> None:
+    def set_holds_seats(self, entry: Entry, holds_seats: bool) -> None:
         """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
-        if entry.saves_up is not saves_up:
-            self.journal.set(entry, "saves_up", saves_up)
+        if entry.holds_seats is not holds_seats:
+            self.journal.set(entry, "holds_seats", holds_seats)
 
     def request_nodes(self, entry: Entry) -> None:
         """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
@@ -282,9 +282,9 @@ class AllocationState:
         node = entry.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
-    def may_take_whole_jobs(self, entry: Entry) -> bool:
+    def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
-        return entry.demand.uid not in self.in_vain
+        return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""

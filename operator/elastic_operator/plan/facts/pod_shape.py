@@ -25,7 +25,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 NAME_FIELD = "metadata.name"
 
 
-def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
     """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
     if not nodes:
         return shape

@@ -18,7 +18,7 @@ from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.stability import SteadyAllocator
+from elastic_operator.plan.lookahead import LookaheadAllocator
 
 WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
 
@@ -61,7 +61,7 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
     """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
     resumed = with_job(snapshot, job)
     yield
-    allocation = SteadyAllocator().allocate(resumed)
+    allocation = LookaheadAllocator().allocate(resumed)
     found = answer(job, allocation)
     if found.fits:
         return found

@@ -18,9 +18,9 @@ from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
 def with_counts(obs: Observation, now: float) -> JobStatus:
-    """The status with its counts brought up to date; `obs.live` are the pods that stay."""
+    """The status with its counts brought up to date; `obs.members` are the pods that stay."""
     status, job = obs.status, obs.job
-    running = [pod for pod in obs.live if is_running(pod)]
+    running = [pod for pod in obs.members if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
@@ -30,8 +30,8 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     ]
     update: dict[str, object] = {
         "observed_generation": job.generation,
-        "replicas": len(obs.live),
-        "ready_replicas": sum(pod.ready for pod in obs.live),
+        "replicas": len(obs.members),
+        "ready_replicas": sum(pod.ready for pod in obs.members),
         "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",

@@ -20,7 +20,7 @@ from elastic_operator.plan.job.observation import (
     replace_all,
     set_condition,
 )
-from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
@@ -55,19 +55,19 @@ def success(obs: Observation, now: float) -> Observation:
 
 def suspension(obs: Observation, now: float) -> Observation:
     """A suspended job gives up all pods, and its next ones are of another incarnation."""
-    if not obs.spec.suspend or not obs.live:
+    if not obs.spec.suspend or not obs.members:
         return obs
-    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
-    event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
+    event = Event("ScaledDown", f"Suspended: {pods(len(obs.members))} stopped.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
 def outdated(obs: Observation, now: float) -> Observation:
     """Replace pods of an older template: the job was suspended, changed and resumed between two looks (19)."""
     wanted = obs.job.fingerprints
-    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
+    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
-    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
     return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
@@ -91,7 +91,7 @@ def steady(obs: Observation, now: float) -> Observation:
     if status.retry:
         obs = _forgets(obs, now, max(running_since, seconds(status.retry.not_before)), retry=None)
     if failed := status.failed_size:
-        since = max(running_since, seconds(failed.not_before), takes_from(failed))
+        since = max(running_since, seconds(failed.not_before), may_preempt_at(failed))
         obs = _forgets(obs, now, since, failed_size=None)
     return obs
 
@@ -111,7 +111,7 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     again, would have it create pods and hold GPUs for ever.
     """
     failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
-    if failed is None or failed.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
+    if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:
         return obs
     if ended >= MAX_WAITS_ENDED:
         text = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."

@@ -23,7 +23,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     Not if the others would then be fewer than the minimum: nothing would be gained.
     """
     lost_at = obs.status.master_lost_time
-    workers = [pod for pod in obs.live if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
+    workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
     if lost_at is None or len(workers) < max(1, obs.spec.minimum) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])

@@ -19,7 +19,7 @@ from elastic_operator.plan.job.losses import losses
 from elastic_operator.plan.job.lost_nodes import judge_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, unschedulable
+from elastic_operator.plan.job.unplaceable import blocked, misplaced, refused, unschedulable
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -59,7 +59,7 @@ def _hold(obs: Observation, now: float) -> Observation:
 
 def _is_needed(obs: Observation, failed: Retry) -> bool:
     """Whether the job cannot start without the size that could not be had."""
-    if obs.live or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
+    if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
         return False
     return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
 
@@ -73,7 +73,7 @@ _TORCHRUN = (
     life.outdated,
     hold_still,
     warn,
-    shut_out,
+    misplaced,
     losses,
     refused,
     blocked,
@@ -91,7 +91,7 @@ _ELASTIC = (
     life.outdated,
     hold_still,
     warn,
-    shut_out,
+    misplaced,
     elastic_rules.losses,
     elastic_rules.absence,
     refused,

@@ -19,7 +19,7 @@ from elastic_operator.plan.facts.text import listed
 class Policy:
     """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
 
-    `fault` says why it is set aside after an error of the operator's own (88). Its `spec` is then the last good one.
+    `fault` says why it is quarantined after an error of the operator's own (88). Its `spec` is then the last good one.
     """
 
     uid: str

@@ -16,12 +16,19 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
-from elastic_operator.read.pending.pending_pod import PodContext, Rest, Volumes, claims_of, may_evict, pending_pod_of
+from elastic_operator.read.pending.pending_pod import (
+    PodBackoff,
+    PodContext,
+    Volumes,
+    claims_of,
+    may_evict,
+    pending_pod_of,
+)
 from elastic_operator.read.pending.whole_gangs import WholeGangs
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
@@ -56,7 +63,7 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        rest: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
+        backoff: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
         makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
@@ -68,12 +75,12 @@ class PendingPods:
         nodes: Store[objects.Node],
         clock: ServerClock,
         volumes: Volumes,
-        bulkhead: Bulkhead,
-        rest: Callable[[str], Rest | None] = lambda _: None,
+        quarantine: Quarantine,
+        backoff: Callable[[str], PodBackoff | None] = lambda _: None,
         makes_way: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._ledger, self._settings, self._nodes, self._bulkhead = ledger, settings, nodes, bulkhead
-        self._clock, self._volumes, self._rest, self._makes_way = clock, volumes, rest, makes_way
+        self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
+        self._clock, self._volumes, self._backoff, self._makes_way = clock, volumes, backoff, makes_way
         self._waiting: dict[str, _Waiting] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -143,9 +150,9 @@ class PendingPods:
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
-        rest_first = self._gangs.note_served(uids, tried, now)
+        first_backoffs = self._gangs.note_served(uids, tried, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
-        return rest_first
+        return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
         """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
@@ -160,12 +167,12 @@ class PendingPods:
         return waiting is not None and waiting.pod is pod
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
-        """The pod at the last look; None while it is set aside: nothing is done for it, and nothing is
+        """The pod at the last look; None while it is quarantined: nothing is done for it, and nothing is
         taken back (88).
         """
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
-        return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
+        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
 
     def _look_at(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
         context = self._context(pod)
@@ -186,7 +193,7 @@ class PendingPods:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
         return PodContext(
-            nominated if is_there else "", self._rest(meta.uid), self._volumes(meta.namespace, claims_of(pod))
+            nominated if is_there else "", self._backoff(meta.uid), self._volumes(meta.namespace, claims_of(pod))
         )
 
     def _prolonged(

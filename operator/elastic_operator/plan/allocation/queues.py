@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 Order = tuple[int, bool, float, str]
 
 
-class Roster:
+class Queues:
     """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
     Beside all of them:
@@ -176,7 +176,7 @@ def _as_job(pending: PendingPod) -> JobDemand:
         sizes=(1,),
         master=pending.shape,
         worker=pending.shape,
-        free_up_to=1,
+        undelayed_size=1,
         flavor=pending.flavor,
-        takes=pending.takes,
+        may_preempt=pending.may_preempt,
     )

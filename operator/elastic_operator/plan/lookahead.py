@@ -29,17 +29,17 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
 """A job is left out for this long; then it is served as the first decision says."""
-REMEMBERED_SECONDS = 60.0
+DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
-_MAX_TRIES = 3
+_MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
-class SteadyAllocator:
+class LookaheadAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
     """
 
     def __init__(self) -> None:
@@ -50,9 +50,9 @@ class SteadyAllocator:
         """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
 
     @property
-    def preempted_in_vain(self) -> frozenset[str]:
-        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
-        return self._now.preempted_in_vain
+    def futile_preemptors(self) -> frozenset[str]:
+        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        return self._now.futile_preemptors
 
     def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
         """What each job gets, without a look ahead."""
@@ -62,11 +62,11 @@ class SteadyAllocator:
         """What each job gets. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
-        for tries in range(_MAX_TRIES):
+        for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MAX_TRIES - 1:
+            if not allocation.takes_away or tries == _MAX_DECISIONS - 1:
                 break
-            more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
+            more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
             if more.keys() <= left_out.keys():
                 break
@@ -84,10 +84,10 @@ class SteadyAllocator:
 
     def _forget_old(self, now: float) -> None:
         known = self._doubted.items()
-        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + REMEMBERED_SECONDS}
+        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + DOUBT_SECONDS}
 
 
-def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
+def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
     The `second` allocation is made from the snapshot with the first one carried out.
@@ -109,7 +109,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             text = (
                 f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
             )
-            found |= dict.fromkeys(first.job_takers(job.uid), text)
+            found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 
 
@@ -159,7 +159,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         members=members,
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
-        free_up_to=assignment.replicas,
+        undelayed_size=assignment.replicas,
         holds_place=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))

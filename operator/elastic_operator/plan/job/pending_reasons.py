@@ -20,13 +20,13 @@ UNSEEN_SECONDS = 30.0
 
 def seen_by(obs: Observation) -> list[float]:
     """When a scheduler should have looked at the pods that none has looked at."""
-    return [pod.created + UNSEEN_SECONDS for pod in obs.live if _is_unseen(pod)]
+    return [pod.created + UNSEEN_SECONDS for pod in obs.members if _is_unseen(pod)]
 
 
 def why_pods_wait(obs: Observation, now: float) -> list[str]:
     """A sentence for each reason, with the pods that wait for it. Not all of many reasons are named."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
-    for pod in obs.live:
+    for pod in obs.members:
         if why := _why(obs, pod, now):
             waiting[why].append(pod.name)
     texts = [f"{listed(names)}: {why}" for why, names in waiting.items()]
