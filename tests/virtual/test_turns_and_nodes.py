@@ -183,7 +183,9 @@ NODES: Story = (
 MEANWHILE: Story = (
     *IN_VAIN,
     Row(
-        "a node comes", (nodes(1, 4),), (settled("toy", 2), lambda world: world.status("toy")["failedSize"]["attempt"] == 1)
+        "a node comes",
+        (nodes(1, 4),),
+        (settled("toy", 2), lambda world: world.status("toy")["failedSize"]["attempt"] == 1),
     ),
 )
 ROOM: Story = (
