@@ -12,19 +12,23 @@ from elastic_operator import process
 from elastic_operator.cluster.lease import Elector
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed
+from elastic_operator.job_feed import JobFeed, Take
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process
 from elastic_operator.settings import Settings
 from elastic_operator.watches import Watches
-from tests.cluster_unit.fake_api import FakeApi, connection_to
 from tests.kit.tasks import running
 
 JITTER = 1.2
 
 
-async def at_once(_self: object) -> None:
+async def at_once(*_: object) -> None:
     """What a process waits for before it leads is there."""
+
+
+async def never(_: Take) -> None:
+    """kopf, which reports nothing."""
+    await asyncio.Event().wait()
 
 
 async def elected(elector: Elector) -> None:
@@ -34,11 +38,11 @@ async def elected(elector: Elector) -> None:
 
 
 @pytest.fixture(name="replica")
-async def a_replica(api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch) -> Process:
+async def a_replica(session: Session, monkeypatch: pytest.MonkeyPatch) -> Process:
     """A process with empty stores that need not wait for anything."""
     monkeypatch.setattr(Process, "_wait_until_ours", at_once)
     monkeypatch.setattr(Watches, "catch_up", at_once)
-    return Process(Settings(), session, Metrics(), JobFeed(connection_to(api), session, Store()), who="one")
+    return Process(Settings(), session, Metrics(), JobFeed(session, Store(), never), who="one")
 
 
 async def leads_for(replica: Process, seconds: float) -> None:
