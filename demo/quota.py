@@ -119,12 +119,12 @@ def _team_b_takes_its_gpus_back(stage: Stage) -> TakenBack:
     before = [life for life in stage.witness.lives(TEAM_A) if life.alive]
     _notebooks_come(stage)
     stage.expect("team-b's notebooks to run", lambda: len(_notebooks_that_run(stage)) == SMALL)
-    takers = _notebooks_that_run(stage)
+    preemptors = _notebooks_that_run(stage)
     stage.expect_training(f"team-a's job to go on with {SMALL} GPUs", world_size=SMALL, more_epochs=EPOCHS)
     _only_workers_left(stage, before)
     _training_went_on_from_its_checkpoint(stage)
     _team_c_is_as_it_was(stage)
-    taken_back = taken_back_by(takers, [life for team in (TEAM_A, TEAM_C) for life in stage.witness.lives(team)])
+    taken_back = taken_back_by(preemptors, [life for team in (TEAM_A, TEAM_C) for life in stage.witness.lives(team)])
     stage.check(
         f"as many GPUs to be evicted as were requested, for {SMALL} pods",
         taken_back.ratio == 1.0 and len(taken_back.reclaims) == SMALL,

@@ -76,20 +76,26 @@ def all_of(rounds: Sequence[TakenBack]) -> TakenBack:
     )
 
 
-def taken_back_by(takers: Sequence[Life], others: Sequence[Life]) -> TakenBack:
-    """What `takers`, at least one, got back from `others`; who went since the first of them came counts as evicted."""
-    evicted = _evicted_between(others, min(life.seen[Step.CREATED] for life in takers), inf)
+def taken_back_by(preemptors: Sequence[Life], others: Sequence[Life]) -> TakenBack:
+    """What `preemptors`, at least one, got back from `others`; who went since the first of them came counts as
+    evicted.
+    """
+    evicted = _evicted_between(others, min(life.seen[Step.CREATED] for life in preemptors), inf)
     return TakenBack(
-        reclaims=tuple(reclaims_of(takers, others)),
+        reclaims=tuple(reclaims_of(preemptors, others)),
         evicted=tuple(life.ref for life in evicted),
         evicted_gpus=sum(life.gpus for life in evicted),
-        requested_gpus=sum(life.gpus for life in takers),
+        requested_gpus=sum(life.gpus for life in preemptors),
     )
 
 
-def reclaims_of(takers: Sequence[Life], others: Sequence[Life]) -> list[Reclaim]:
-    """One for each of `takers` that was bound where one of `others` had been told to go since it was created."""
-    found = [_reclaim(taker, _victims(taker, others)) for taker in takers if taker.at(Step.BOUND) is not None]
+def reclaims_of(preemptors: Sequence[Life], others: Sequence[Life]) -> list[Reclaim]:
+    """One for each of `preemptors` that was bound where one of `others` had been told to go since it was created."""
+    found = [
+        _reclaim(preemptor, _victims(preemptor, others))
+        for preemptor in preemptors
+        if preemptor.at(Step.BOUND) is not None
+    ]
     return sorted((reclaim for reclaim in found if reclaim), key=lambda reclaim: reclaim.pod)
 
 
@@ -99,26 +105,26 @@ def _evicted_between(lives: Sequence[Life], first: float, last: float) -> list[L
     return sorted(found, key=lambda life: life.seen[Step.EVICTED])
 
 
-def _victims(taker: Life, others: Sequence[Life]) -> list[Life]:
-    """Who was on the taker's node and told to go between its creation and its binding."""
-    there = [life for life in others if life.node == taker.node and life.at(Step.BOUND) is not None]
-    return _evicted_between(there, taker.seen[Step.CREATED], taker.seen[Step.BOUND])
+def _victims(preemptor: Life, others: Sequence[Life]) -> list[Life]:
+    """Who was on the preemptor's node and told to go between its creation and its binding."""
+    there = [life for life in others if life.node == preemptor.node and life.at(Step.BOUND) is not None]
+    return _evicted_between(there, preemptor.seen[Step.CREATED], preemptor.seen[Step.BOUND])
 
 
-def _reclaim(taker: Life, victims: list[Life]) -> Reclaim | None:
+def _reclaim(preemptor: Life, victims: list[Life]) -> Reclaim | None:
     if not victims:
         return None
-    created, bound = taker.seen[Step.CREATED], taker.seen[Step.BOUND]
+    created, bound = preemptor.seen[Step.CREATED], preemptor.seen[Step.BOUND]
     # Whoever is bound has its room: the victim's end may be seen later, as the kubelet tells it to somebody else first.
     freed = max(min(life.seen.get(Step.GONE, bound), life.seen.get(Step.ENDED, bound)) for life in victims)
     return Reclaim(
-        pod=taker.ref,
-        node=taker.node,
-        gpus=taker.gpus,
+        pod=preemptor.ref,
+        node=preemptor.node,
+        gpus=preemptor.gpus,
         victims=tuple(life.ref for life in victims),
         evicted_gpus=sum(life.gpus for life in victims),
         evicted_after=victims[-1].seen[Step.EVICTED] - created,
         freed_after=freed - created,
         bound_after=bound - created,
-        running_after=None if (running := taker.at(Step.RUNNING)) is None else running - created,
+        running_after=None if (running := preemptor.at(Step.RUNNING)) is None else running - created,
     )

@@ -151,9 +151,9 @@ def _job() -> JobPicture:
         status=JobStatus(),
         spec=JobSpec.model_validate(spec),
         pods=(master,),
-        heard=JobReports(report=report),
+        reports=JobReports(report=report),
     )
-    return JobPicture(Observation(job, job.status, live=(master,)), job.status, moved_at=0.0)
+    return JobPicture(Observation(job, job.status, members=(master,)), job.status, moved_at=0.0)
 
 
 def _launchers_status() -> dict[str, object]:

@@ -304,6 +304,11 @@ class JobSpec(ApiModel):
         own = self.master if role == ROLE_MASTER else self.worker
         return own.template if own else self.template
 
+    @property
+    def minimum(self) -> int:
+        """The fewest pods that the job runs with: its smallest allowed size."""
+        return min((n for n in self.allowed_replicas or () if n >= self.min_replicas), default=self.min_replicas)
+
     def sizes(self) -> tuple[int, ...]:
         """The sizes the job may run with, in pods, ascending; 0 (not running) is not listed."""
         if self.allowed_replicas:

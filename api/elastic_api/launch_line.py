@@ -323,13 +323,13 @@ def _refused(line: LaunchLine) -> Iterator[tuple[Option, str]]:
 
 def _is_as_the_job(option: Option, spec: JobSpec) -> bool:
     """Whether an --nnodes agrees with the job."""
-    return option.name == "--nnodes" and _nnodes(option.value) == (spec.sizes()[0], spec.max_replicas)
+    return option.name == "--nnodes" and _nnodes(option.value) == (spec.minimum, spec.max_replicas)
 
 
 def _allows(nnodes: str, spec: JobSpec) -> bool:
     """Whether torchrun would take every size of the job."""
     limits = _nnodes(nnodes)
-    return limits is None or (limits[0] <= spec.sizes()[0] and spec.max_replicas <= limits[1])
+    return limits is None or (limits[0] <= spec.minimum and spec.max_replicas <= limits[1])
 
 
 def _nnodes(value: str) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ def frozen_nnodes(spec: JobSpec) -> tuple[int, int]:
     raised while the job runs. A user's own command may take the numbers literally. Elastic mode does not use them.
     """
     most = MAX_REPLICAS if not spec.is_elastic and runs_torchrun(spec.template_of(ROLE_MASTER)) else spec.max_replicas
-    return spec.sizes()[0], most
+    return spec.minimum, most
 
 
 def runs_torchrun(template: Mapping[str, Any]) -> bool:

@@ -157,7 +157,7 @@ class PolicySpec(ApiModel):
         max_length=MAX_NAMESPACES,
         json_schema_extra={"x-kubernetes-list-type": "set"},
         description="Names of the namespaces that share these GPUs. A namespace belongs to one policy: if several name"
-        " it, to the oldest of them. A policy that is another one's parent owns none.",
+        " it, to the oldest of them, of one age to the first by name. A policy that is another one's parent owns none.",
     )
     namespace_selector: NamespaceSelector | None = Field(
         default=None, description="Further namespaces, chosen by their labels. Empty: all of them. Absent: none."

@@ -163,7 +163,7 @@ def _cause_in_words(known: dict[str, Any]) -> RetryCause:
 
 
 class Retry(StatusModel):
-    """What waits before it is tried again."""
+    """What waits before it is tried again: the job itself, or a size of it."""
 
     reason: Text = Field(description="What went wrong before.")
     not_before: Time = Field(description="When it is tried again.")
@@ -182,11 +182,6 @@ class Retry(StatusModel):
         " pods), Unschedulable (the scheduler places them nowhere), NodesNotProvisioned (no new node came) or"
         " PodsNotStarted.",
     )
-
-    @property
-    def starts_over(self) -> bool:
-        """Whether the job waits to start over; else a size waits that could not be had, or the request for nodes."""
-        return self.cause in (RetryCause.POD_FAILED, RetryCause.POD_LOST)
 
 
 class PodStatus(StatusModel):
@@ -390,7 +385,13 @@ class JobStatus(StatusModel):
     turn_started: Time | None = Field(
         default=None, description="When the job's present turn began, where jobs take turns."
     )
-    retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    retry: Retry | None = Field(
+        default=None, description="When the job starts over, or gets its next pods, after failures or losses."
+    )
+    failed_size: Retry | None = Field(
+        default=None,
+        description="The size that could not be had, or new nodes that did not come, and when they are tried again.",
+    )
     held_until: Time | None = Field(
         default=None,
         description="Until when the job is held at what it has, as its size was changed too often without a cause.",
@@ -427,6 +428,15 @@ class JobStatus(StatusModel):
         description="Ready (its reason is the STATUS column), FullSize (its reason: what limits the job) and others.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
+
+    def model_post_init(self, context: object, /) -> None:
+        """Put a failed size into its own field: it is in `retry` if an older release wrote the status, or if the
+        definitions are older (154).
+        """
+        super().model_post_init(context)
+        if self.retry is not None and self.retry.cause not in (RetryCause.POD_FAILED, RetryCause.POD_LOST):
+            object.__setattr__(self, "failed_size", self.failed_size or self.retry)
+            object.__setattr__(self, "retry", None)
 
     def condition(self, type_: ConditionType) -> Condition | None:
         """The condition of that type, if there is one."""

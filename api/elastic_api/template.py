@@ -27,9 +27,13 @@ def main_container(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def container_requests(container: Mapping[str, Any]) -> Counter[str]:
     """What a container (or a pod, for its own `resources`) requests; its limits where it has no requests."""
-    resources = container.get("resources") or {}
+    return Counter(_requests(container))
+
+
+def _requests(part: Mapping[str, Any]) -> dict[str, int]:
+    resources = part.get("resources") or {}
     requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return Counter({name: amount(name, quantity) for name, quantity in requests.items()})
+    return {name: amount(name, quantity) for name, quantity in requests.items()}
 
 
 def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
@@ -40,19 +44,30 @@ def requests_of(template: Mapping[str, Any]) -> dict[str, int]:
     the overhead comes on top. See the function PodRequests in k8s.io/component-helpers/resource.
     """
     pod = template["spec"]
-    sidecars: Counter[str] = Counter()
-    starting: Counter[str] = Counter()
+    sidecars: dict[str, int] = {}
+    starting: dict[str, int] = {}
     for container in pod.get("initContainers") or []:
-        together = container_requests(container) + sidecars
-        starting |= together
+        together = dict(sidecars)
+        _add(together, _requests(container))
+        for name, value in together.items():
+            starting[name] = max(starting.get(name, 0), value)
         if container.get("restartPolicy") == "Always":
             sidecars = together
-    running = sum((container_requests(c) for c in pod["containers"]), sidecars)
-    own = Counter(running | starting) | Counter()
-    own.update({name: value - own[name] for name, value in container_requests(pod).items()})
-    overhead = {name: amount(name, quantity) for name, quantity in (pod.get("overhead") or {}).items()}
-    own.update(overhead)
+    own = sidecars
+    for container in pod["containers"]:
+        _add(own, _requests(container))
+    for name, value in starting.items():
+        own[name] = max(own.get(name, 0), value)
+    own.update(_requests(pod))
+    for name, quantity in (pod.get("overhead") or {}).items():
+        own[name] = own.get(name, 0) + amount(name, quantity)
     return {name: value for name, value in own.items() if value}
+
+
+def _add(total: dict[str, int], requests: Mapping[str, int]) -> None:
+    """Add the requests to the total. Plain dicts, because a new leader counts tens of thousands of pods at once."""
+    for name, value in requests.items():
+        total[name] = max(total.get(name, 0) + value, 0)
 
 
 def limits_of(template: Mapping[str, Any]) -> dict[str, int]:

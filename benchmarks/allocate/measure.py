@@ -12,7 +12,7 @@ from statistics import linear_regression, median
 
 from benchmarks.allocate.scenario import Scenario
 from benchmarks.allocate.world import World
-from elastic_operator.process import GC_THRESHOLDS
+from elastic_operator.__main__ import GC_THRESHOLDS
 
 PARTS = (0.25, 0.5, 1.0)
 """Of the cluster, for the exponent."""

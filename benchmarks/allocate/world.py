@@ -21,11 +21,11 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.planner import Planner
-from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -47,16 +47,16 @@ class World:
         self._fill()
         clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, ledger, Settings(), clock=clock, bulkhead=Bulkhead())
+        reader = Reader(self.stores, ledger, Settings(), clock=clock, quarantine=Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)  # type: ignore[arg-type] # no pod here fails
         self.world, self.planner = StoredWorld(reader, logs.with_logs, FailedWrites()), Planner()
-        self._allocator = SteadyAllocator()
+        self._allocator = LookaheadAllocator()
 
     def forget(self) -> None:
         """Decide everything anew the next time, as after a change of leader."""
         self.world.forget()
         self.planner.forget()
-        self._allocator = SteadyAllocator()
+        self._allocator = LookaheadAllocator()
 
     def snapshot(self) -> Snapshot:
         """What is allocated from now."""

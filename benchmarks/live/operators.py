@@ -61,6 +61,12 @@ class Operator:
         return self.metric("leader") == 1
 
 
+def machine_seconds() -> float:
+    """CPU seconds of everything on this machine since it started: not idle, and not waiting for a disk."""
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
+    return (user + nice + system + irq + softirq) / TICKS_PER_SECOND
+
+
 def operators(place: Place) -> list[Operator]:
     """All of them, the leader first."""
     found = []

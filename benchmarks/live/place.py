@@ -139,11 +139,15 @@ class Place:
             if (count := len(self.audit.read())) != last:
                 last, since = count, time.monotonic()
 
-    def last_write(self, what: str, name: str) -> Write:
-        """The last write of that kind to that object, as soon as the log has it."""
+    def last_write(self, what: str, name: str, *, since: float = 0.0) -> Write:
+        """The last write of that kind to that object, as soon as the log has one that arrived since that moment.
+
+        The log is written in batches: right after a write it may still end with an older one to an object of that name.
+        """
 
         def look() -> Write | None:
-            return next((w for w in reversed(self.audit.read()) if (w.what, w.name) == (what, name)), None)
+            found = (w for w in reversed(self.audit.read()) if (w.what, w.name) == (what, name))
+            return next((w for w in found if w.received >= since), None)
 
         return self.until(f"{what} {name} in the audit log", look, seconds=10.0)
 

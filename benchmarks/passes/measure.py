@@ -15,6 +15,7 @@ from benchmarks.passes.loads import Load
 from benchmarks.passes.server import Server
 from elastic_api.job import API_VERSION, PLURAL
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator.__main__ import GC_THRESHOLDS
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects as kinds
 from elastic_operator.cluster.connection import Connection, Credentials
@@ -24,10 +25,10 @@ from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.metrics import Metrics
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
-from elastic_operator.process import GC_THRESHOLDS
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.settings import Settings
 from elastic_operator.upkeep.policy_status import PolicyStatuses
@@ -72,6 +73,7 @@ class Operator:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake),
             fresh=lambda: True,
+            times=JobTimes(),
             on_decisions=self._on_decisions,
         )
         self._time_passes(self.controller)

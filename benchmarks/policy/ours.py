@@ -28,7 +28,15 @@ from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Plan
 from elastic_operator.plan.facts.job import Job, JobContext, JobReports, MainContainer, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape, job_shape
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, PodShape, Snapshot, Taker
+from elastic_operator.plan.facts.snapshot import (
+    EvictionLimits,
+    JobDemand,
+    Node,
+    PendingPod,
+    PodShape,
+    Preemptor,
+    Snapshot,
+)
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Flavor, Quota, Team
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
@@ -72,7 +80,7 @@ class Ours:
         self._allocator = Allocator()
         self._known: dict[str, _Known] = {}
         self._teams = tuple(_team(team.name, team.guaranteed, number) for number, team in enumerate(trace.teams))
-        self._gone: dict[str, tuple[float, Taker]] = {}
+        self._gone: dict[str, tuple[float, Preemptor]] = {}
         self._reserved: dict[str, tuple[str, float]] = {}
         """Of plain pods: the node, and until when."""
         self._nodes: dict[str, Node] = {}
@@ -118,8 +126,8 @@ class Ours:
             if known is None:
                 known = self._known[name] = _Known(_new_job(job.trace), {}, {})
             self._see(known, job, unready, now)
-        self._gone = {uid: (at, taker) for uid, (at, taker) in self._gone.items() if now - at < MINUTE}
-        gone = {uid: taker for uid, (_, taker) in self._gone.items()}
+        self._gone = {uid: (at, preemptor) for uid, (at, preemptor) in self._gone.items() if now - at < MINUTE}
+        gone = {uid: preemptor for uid, (_, preemptor) in self._gone.items()}
         return Snapshot(
             now=now,
             nodes=tuple(self._node(world, number) for number in range(len(world.places))),
@@ -161,12 +169,12 @@ class Ours:
         same = pods.keys() == known.pods.keys() and all(pod is known.pods[uid] for uid, pod in pods.items())
         known.pods = pods
         here = {pod.node: unready[pod.node] for pod in pods.values() if pod.node and pod.node in unready}
-        if not same or report != known.job.heard.report or here != known.job.around.unready:
+        if not same or report != known.job.reports.report or here != known.job.context.unready:
             known.job = replace(
                 known.job,
                 pods=tuple(pods.values()),
-                heard=JobReports(report=report),
-                around=replace(known.job.around, unready=here),
+                reports=JobReports(report=report),
+                context=replace(known.job.context, unready=here),
             )
 
     def _report(self, known: _Known, job: Training, pods: Mapping[str, OwnPod], now: float) -> Report | None:
@@ -262,7 +270,7 @@ class Ours:
             moved |= self._do(world, known, plan, taken, now)
         return moved
 
-    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Taker], now: float) -> bool:
+    def _do(self, world: World, known: _Known, plan: Plan, taken: Mapping[str, Preemptor], now: float) -> bool:
         job = world.jobs[known.job.name]
         going = [job.pods[one.uid] for one in plan.deletes if one.uid in job.pods and job.pods[one.uid].stays]
         if going:
@@ -294,7 +302,7 @@ class Ours:
 
 
 def _team(name: str, guaranteed: int, number: int) -> Team:
-    return Team(name, uid=name, created=float(number), quotas={DEFAULT_FLAVOR: Quota(guaranteed=guaranteed)})
+    return Team(name, created=float(number), quotas={DEFAULT_FLAVOR: Quota(guaranteed=guaranteed)})
 
 
 def _new_job(trace: JobTrace) -> Job:
@@ -306,7 +314,7 @@ def _new_job(trace: JobTrace) -> Job:
         created=EPOCH + trace.arrives,
         status=JobStatus(),
         spec=_spec(trace),
-        around=JobContext(priority=trace.priority),
+        context=JobContext(priority=trace.priority),
         start_seconds=SETTINGS.start_timeout_seconds,
     )
 

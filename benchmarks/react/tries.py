@@ -39,8 +39,9 @@ def recreate(place: Place, plan: Scenario) -> list[Reaction]:
 def answer(place: Place, what: str, name: str, act: Callable[[str], None], *, pods: int = 1, job: str = "") -> Reaction:
     """Do `act` to `name` in a quiet cluster; the operator's answer to that, its last one of `pods` new pods."""
     place.quiet()
+    since = place.now()
     act(name)
-    cause = place.last_write(what, name)
+    cause = place.last_write(what, name, since=since)
 
     def look() -> Reaction | None:
         return reaction(place.audit.read(), cause, operator=OPERATOR, pods=pods, job=job)

@@ -1,4 +1,4 @@
-"""The takers of pods that went, by the histories that the operator wrote into the jobs' statuses."""
+"""The preemptors of pods that went, by the histories that the operator wrote into the jobs' statuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def went_for_others(jobs: Iterable[Body], *, since: float, owner: str) -> int:
     """The pods that went since then (epoch seconds), and for no pod of the namespace `owner`.
 
     Whole jobs end for a gang of whole nodes, and then have their minimum back from jobs of their own teams. A pod that
-    went for both counts as the owner's. A history names the first takers only, in alphabetical order.
+    went for both counts as the owner's. A history names the first preemptors only, in alphabetical order.
     """
     changes = (change for job in jobs for change in job.get("status", {}).get("history", []))
     late = (change["message"] for change in changes if datetime.fromisoformat(change["time"]).timestamp() >= int(since))
@@ -23,5 +23,5 @@ def went_for_others(jobs: Iterable[Body], *, since: float, owner: str) -> int:
     return sum(int(match[1]) for match in found if not _names(match[2], owner))
 
 
-def _names(takers: str, owner: str) -> bool:
-    return any(taker.startswith(f"{owner}/") for taker in takers.split(", "))
+def _names(preemptors: str, owner: str) -> bool:
+    return any(preemptor.startswith(f"{owner}/") for preemptor in preemptors.split(", "))

@@ -16,12 +16,12 @@ from enum import Enum, auto
 import httpx
 
 from benchmarks.live.errors import BenchError
-from benchmarks.live.operators import DEPLOYMENT, operators
+from benchmarks.live.operators import DEPLOYMENT, Operator, machine_seconds, operators
 from benchmarks.live.place import KUBELETS, OPERATOR, STRATEGIC_MERGE, Body, Place
 from benchmarks.react.latencies import POD_READY
 from benchmarks.reclaim.scenario import GPUS_PER_NODE
 from benchmarks.scale import churned, takeover
-from benchmarks.scale.churned import Churned
+from benchmarks.scale.churned import Churned, Mark
 from benchmarks.scale.fill import JOBS, LOOK_SECONDS, PODS, REQUESTS_AT_ONCE, job_of, until_ready
 from benchmarks.scale.scenario import NAMESPACE, SPARE, Scenario
 from devcluster.progress import Progress
@@ -81,11 +81,11 @@ def churn(place: Place, plan: Scenario, *, seconds: float, rate: float, progress
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as stream.pool:
         with progress.step(f"jobs come and go for {WARM_SECONDS:g} s before anything counts"):
             stream.play(until=place.now() + WARM_SECONDS)
-        before, cpu, begun = leader.resident_megabytes(), leader.cpu_seconds(), place.now()
+        marks, begun = [_mark(leader)], place.now()
         with progress.step(f"for {seconds / 60:g} minutes {rate:.1f} pods a second come, in jobs that end again"):
-            stream.play(until=begun + seconds / 2)
-            halfway = leader.resident_megabytes()
-            stream.play(until=begun + seconds)
+            for third in (1, 2, 3):
+                stream.play(until=begun + seconds * third / 3)
+                marks.append(_mark(leader))
         with progress.step("the last of them end"):
             stream.drain()
     place.quiet()
@@ -101,8 +101,17 @@ def churn(place: Place, plan: Scenario, *, seconds: float, rate: float, progress
         waits=waited,
         starved=starved,
         requests=sum(1 for _ in asked),
-        cpu_seconds=leader.cpu_seconds() - cpu,
-        megabytes=(before, halfway, leader.resident_megabytes()),
+        marks=[*marks, _mark(leader)],
+    )
+
+
+def _mark(leader: Operator) -> Mark:
+    return Mark(
+        cpu_seconds=leader.cpu_seconds(),
+        pass_seconds=leader.metric("pass_seconds_sum"),
+        passes=leader.metric("pass_seconds_count"),
+        megabytes=leader.resident_megabytes(),
+        machine_seconds=machine_seconds(),
     )
 
 

@@ -1,4 +1,8 @@
-"""The figures of minutes in which jobs come and go: reactions, and whether they or anything else grew."""
+"""The figures of minutes in which jobs come and go: reactions, and whether they or anything else grew.
+
+Reactions are seconds of the wall clock: they also grow when the API server or somebody else takes more of the machine.
+So what each third of the time cost the operator stands beside them.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +43,23 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment: what the leader had used until then, and its memory; and all CPU seconds of the whole machine."""
+
+    cpu_seconds: float
+    pass_seconds: float
+    passes: float
+    megabytes: float
+    machine_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Churned:
     """All that was measured from the moment `begun`. Jobs arrived for `lasted` seconds, `rate` pods a second.
 
     `waits` are all jobs' seconds from arrival to the first ready pod, for those that never had one to the end of all.
-    `megabytes` of the leader before, halfway and after; its CPU seconds and all requests of the operator's account.
+    `requests` are all of the operator's account. `marks` are of that moment, the ends of the three thirds, and the end
+    of all.
     """
 
     begun: float
@@ -53,8 +69,7 @@ class Churned:
     waits: Sequence[float]
     starved: int
     requests: int
-    cpu_seconds: float
-    megabytes: tuple[float, float, float]
+    marks: Sequence[Mark]
 
     def seconds(self, kind: Kind | None = None, *, third: int | None = None) -> list[float]:
         """Of the changes of that kind, or all, in that third of the time, or all of it."""
@@ -74,6 +89,21 @@ class Churned:
         """Of the kind of change whose answers came later and later."""
         return max((grown for kind in Kind if (grown := self.growth(kind)) > 0), default=float("nan"))
 
+    def cpu_per_change(self, third: int) -> float:
+        """The leader's CPU seconds for each change of that third of the time."""
+        before, after = self.marks[third : third + 2]
+        return (after.cpu_seconds - before.cpu_seconds) / max(1, len(self.seconds(third=third)))
+
+    def mean_pass(self, third: int) -> float:
+        """Seconds of a pass in that third of the time."""
+        before, after = self.marks[third : third + 2]
+        return (after.pass_seconds - before.pass_seconds) / max(1, after.passes - before.passes)
+
+    def busy_cores(self, third: int) -> float:
+        """How many cores of the machine were busy in that third of the time, with whatever it was."""
+        before, after = self.marks[third : third + 2]
+        return (after.machine_seconds - before.machine_seconds) / (self.lasted / 3)
+
     def waiting(self, share: float) -> int:
         """Changes that had no answer yet after that share of the time."""
         moment = self.begun + share * self.lasted
@@ -87,7 +117,8 @@ class Churned:
             "churn_growth": round(self.most_growth, 3),
             "churn_starved": self.starved,
             "requests_per_change": round(self.requests / len(self.changes), 2),
-            "churn_rss_growth": round(self.megabytes[2] / self.megabytes[0], 3),
+            "churn_cpu_growth": round(self.cpu_per_change(2) / self.cpu_per_change(0), 3),
+            "churn_rss_growth": round(self.marks[-1].megabytes / self.marks[0].megabytes, 3),
         }
 
     def markdown(self) -> str:
@@ -101,6 +132,7 @@ class Churned:
             )
             for kind in Kind
         ]
+        megabytes = " ".join(f"{mark.megabytes:.0f}" for mark in self.marks)
         unanswered = sum(not each.answered for each in self.changes)
         rest = [
             ("jobs that never started", f"{self.starved}"),
@@ -108,8 +140,10 @@ class Churned:
             ("changes that waited for their answer halfway, and at the end", f"{self.waiting(0.5)}, {self.waiting(1)}"),
             ("changes that never had one", f"{unanswered}"),
             ("the operator's requests per change", f"{self.requests / len(self.changes):.2f}"),
-            ("its CPU per change", f"{self.cpu_seconds / len(self.changes) * MILLISECONDS:.1f} ms"),
-            ("its memory before, halfway and after", " ".join(f"{each:.0f}" for each in self.megabytes) + " MB"),
+            ("its CPU per change, third by third", _thirds(self.cpu_per_change, MILLISECONDS) + " ms"),
+            ("its mean pass, third by third", _thirds(self.mean_pass, MILLISECONDS) + " ms"),
+            ("cores of the machine that were busy, third by third", _thirds(self.busy_cores)),
+            ("its memory before, after each third, and after all", f"{megabytes} MB"),
         ]
         title = f"{self.lasted / 60:g} min, {self.rate:.1f} pods per s"
         return "\n\n".join(
@@ -118,6 +152,10 @@ class Churned:
                 table(("what", "figure"), rest),
             ]
         )
+
+
+def _thirds(figure: Callable[[int], float], factor: float = 1.0) -> str:
+    return " ".join(f"{figure(third) * factor:.1f}" for third in range(3))
 
 
 def changes(writes: Sequence[Write], jobs: Iterable[str], *, until: float) -> list[Change]:

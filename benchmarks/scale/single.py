@@ -142,9 +142,11 @@ def _by_bare_client(place: Place, watched: str, told: tuple[str, str], changes: 
         lines = events.iter_lines()
         for change in changes:
             place.quiet()
+            since = place.now()
             change.act(change.name)
             place.create(PODS, answers[_next(lines, event)])
-            found.append(Reaction(place.last_write(write, change.name), place.last_write(CREATE, _name(change.pod))))
+            wanted = ((write, change.name), (CREATE, _name(change.pod)))
+            found.append(Reaction(*(place.last_write(*each, since=since) for each in wanted)))
     return found
 
 

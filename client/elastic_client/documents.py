@@ -126,7 +126,13 @@ class JobReport(Document):
     state: Condition | None = Field(default=None, description="The condition Ready: what the job does now, and why.")
     limit: Condition | None = Field(default=None, description="The condition FullSize: why the job is not bigger.")
     warnings: list[Condition] = Field(description="Further conditions that are true and need attention.")
-    retry: Retry | None = Field(default=None, description="What waits before it is tried again.")
+    retry: Retry | None = Field(
+        default=None, description="When the job starts over, or gets its next pods, after failures or losses."
+    )
+    failed_size: Retry | None = Field(
+        default=None,
+        description="The size that could not be had, or new nodes that did not come, and when they are tried again.",
+    )
     held_until: Time | None = Field(default=None, description="Until when its size is held.")
     avoided_nodes: list[AvoidedNode] = Field(description="Nodes that its pods are kept from.")
     training: Training | None = Field(default=None, description="How far the training is.")
@@ -280,6 +286,7 @@ def job_report(job: Mapping[str, Any], events: list[EventRow] | None = None) -> 
         limit=status.condition(ConditionType.FULL_SIZE),
         warnings=[one for one in status.conditions if one.status == "True" and one.type not in NOT_WARNINGS],
         retry=status.retry,
+        failed_size=status.failed_size,
         held_until=status.held_until,
         avoided_nodes=status.avoided_nodes,
         training=status.training,

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from elastic_api.job import GROUP
 from elastic_api.policy import FlavorAmounts
-from elastic_api.status import Forecast, LastFailure, QueuePlace, rfc3339
+from elastic_api.status import Forecast, LastFailure, QueuePlace, Retry, RetryCause, rfc3339
 from elastic_client.documents import (
     Check,
     CheckList,
@@ -334,6 +334,13 @@ def _flavor_cells(flavor: FlavorAmounts) -> list[object]:
     return [flavor.name, *amounts, flavor.fair_share]
 
 
+def _try(retry: Retry, at: datetime) -> str:
+    """What is tried again, when, and after which trouble; size 1 is the job as a whole."""
+    what = "New nodes are asked for" if retry.cause is RetryCause.NODES_NOT_PROVISIONED else "Tried"
+    what = f"{retry.size} pods are tried" if (retry.size or 1) > 1 else what
+    return f"{what} again in {age(at, retry.not_before)} ({retry.cause}, attempt {retry.attempt})"
+
+
 def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
     """Headings with the operator's own words."""
     found = []
@@ -345,9 +352,7 @@ def _paragraphs(report: JobReport, at: datetime) -> list[tuple[str, str]]:
         found.append((f"Limited by: {report.limit.reason}", report.limit.message))
     found += _line(report.queue, at)
     found += [(f"{one.type}: {one.reason}", one.message) for one in report.warnings]
-    if report.retry is not None:
-        wait = age(at, report.retry.not_before)
-        found.append((f"Tried again in {wait} (attempt {report.retry.attempt})", report.retry.reason))
+    found += [(_try(one, at), one.reason) for one in (report.retry, report.failed_size) if one is not None]
     if report.held_until is not None:
         found.append(("Held", f"at what it has, for {age(at, report.held_until)}"))
     for node in report.avoided_nodes:

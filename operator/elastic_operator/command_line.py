@@ -15,7 +15,6 @@ from pythonjsonlogger.json import JsonFormatter
 
 from elastic_api import crd
 from elastic_operator import process, settings
-from elastic_operator.job_feed import quiet_kopf
 from elastic_operator.tools import commands as tools
 from elastic_worker import contract
 
@@ -72,4 +71,3 @@ def _set_up_logging(wanted: settings.Logging) -> None:
     fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
     handler.setFormatter(JsonFormatter(fields) if wanted.format == "json" else logging.Formatter(fields))
     logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
-    quiet_kopf()

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
@@ -31,7 +33,8 @@ from elastic_operator.cluster.lease import Election, Elector, beside
 from elastic_operator.cluster.metrics_access import MetricsAccess
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
-from elastic_operator.job_feed import JobFeed
+from elastic_operator.cluster.waiting import waited_for
+from elastic_operator.job_feed import JobFeed, Take
 from elastic_operator.loop.compose import make_controller
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.writes.act import Actor
@@ -55,13 +58,17 @@ from elastic_worker import contract
 
 log = logging.getLogger(__name__)
 
-LEASE = "elastic-operator"
+LEASE, CLASSES = "elastic-operator", "priorityclasses"
 WRITTEN_OFTEN = ("nodes", "namespaces", "policies")
 """Kinds that are written often and seldom with news: a node's status is written every few seconds."""
+ELECTION_SECONDS = 5.0
+"""So long at most nothing is listed until it is known who leads."""
 STUCK_SECONDS = 300.0
 """A leader without a pass for this long is not alive."""
-GC_THRESHOLDS = (20_000, 10, 10)
-"""High enough to cost nothing, and low enough that cycles of kopf and aiohttp do not pile up."""
+LEAD_AGAIN_SECONDS = 1.0
+"""A process that leads no more runs for the lease again after this time; after errors in a row after up to 30 s."""
+BEAT_SECONDS = 5.0
+"""How often the elector hears that the main loop turns: often enough for `stuck_seconds` of its `Timing`."""
 
 
 class Process:
@@ -138,11 +145,23 @@ class Process:
     async def run(self, elect: Election) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for watch in self.watches.all.values():
-                group.create_task(watch.run())
-            group.create_task(self.watches.feed.run())
+            group.create_task(self._watch())
             group.create_task(self._beat())
             group.create_task(self._lead_when_elected(elect))
+
+    async def _watch(self) -> None:
+        """Watch all kinds until cancelled.
+
+        What a process that leads from its start lists, it need not compare: it is from when nobody else writes any more
+        (169).
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)
+            await waited_for(self.elector.known, ELECTION_SECONDS)
+            for kind, watch in self.watches.all.items():
+                if kind != CLASSES:
+                    group.create_task(watch.run())
+            group.create_task(self.watches.feed.run())
 
     def _candidate(self) -> Elector:
         """A new candidate for the lease. From now on every write asks it."""
@@ -151,8 +170,10 @@ class Process:
         return elector
 
     async def _lead_when_elected(self, elect: Election) -> None:
+        backoff = Backoff(first=LEAD_AGAIN_SECONDS)
         while True:
             await self._wait_until_ours()
+            began, failed = time.monotonic(), False
             election = asyncio.create_task(elect(self.elector))
             leading = asyncio.create_task(self._lead())
             displaced = asyncio.create_task(self.installation.wait_until_elsewhere())
@@ -160,12 +181,13 @@ class Process:
                 await asyncio.wait({election, leading, displaced}, return_when=asyncio.FIRST_COMPLETED)
                 for done in (election, leading):
                     if done.done() and not done.cancelled() and (error := done.exception()):
+                        failed = True
                         log.error("leading ended: %s", error, exc_info=error)
             finally:
                 await _uninterrupted(self._stand_down(displaced, leading, election))
             log.warning("not leading any more; standing by")
             self.elector = self._candidate()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(backoff.next(worked=time.monotonic() - began) if failed else LEAD_AGAIN_SECONDS)
 
     async def _stand_down(
         self, displaced: asyncio.Task[None], leading: asyncio.Task[None], election: asyncio.Task[None]
@@ -179,39 +201,34 @@ class Process:
 
     async def _wait_until_ours(self) -> None:
         """Wait until the PriorityClasses name this operator's namespace: no other operator decides then (81)."""
-        await self.watches.all["priorityclasses"].catch_up()
+        await self.watches.all[CLASSES].catch_up()
         if reason := self.installation.elsewhere():
             log.error("standing by: %s", reason)
             await self.installation.wait_until_ours()
             log.info("this installation is the one that decides now")
 
     async def _lead(self) -> None:
-        await self.elector.wait_until_leading()
-        await self.watches.catch_up()
+        await self.watches.catch_up(await self.elector.wait_until_leading())
         log.info(
             "leading as %s: %d jobs, %d nodes", self.elector.identity, len(self.stores.jobs), len(self.stores.nodes)
         )
         self.metrics.leader.set(1)
-        gc.collect()
-        gc.freeze()
-        events = EventRecorder(self.session, instance=self.elector.identity, on_drop=self.metrics.events_dropped.inc)
-        posting = asyncio.create_task(_kept_up("writing of events", events.run))
-        self.statuses = statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
-        reporting = asyncio.create_task(_kept_up("reports on policies", statuses.run))
-        renewing = asyncio.create_task(_kept_up("renewal of NetworkPolicies", self._renew_networks))
-        self.quotas = self._plain_pod_quotas()
-        limiting = asyncio.create_task(_kept_up("limits of plain pods", partial(self._keep_quotas, self.quotas)))
-        try:
+        async with contextlib.AsyncExitStack() as ending:  # the last one that began ends first
+            gc.collect()
+            gc.freeze()
+            ending.callback(gc.unfreeze)
+            drop = self.metrics.events_dropped.inc
+            events = EventRecorder(self.session, instance=self.elector.identity, on_drop=drop)
+            _keep_up("writing of events", events.run, ending)
+            ending.push_async_callback(events.flush)
+            self.statuses = PolicyStatuses(self.session, self.stores.policies, now=self.session.clock.time)
+            _keep_up("reports on policies", self.statuses.run, ending)
+            _keep_up("renewal of NetworkPolicies", self._renew_networks, ending)
+            self.quotas = self._plain_pod_quotas()
+            _keep_up("limits of plain pods", partial(self._keep_quotas, self.quotas), ending)
             self.times = JobTimes()
             self.controller = self._controller(events)
             await self.controller.run()
-        finally:
-            await _cancelled(limiting)
-            await _cancelled(renewing)
-            await _cancelled(reporting)
-            await events.flush()
-            await _cancelled(posting)
-            gc.unfreeze()
 
     async def _renew_networks(self) -> None:
         """Bring NetworkPolicies in line with the settings, which may have changed since the last leader began."""
@@ -247,12 +264,10 @@ class Process:
                 self.statuses.pass_failed()
             return
         self.watches.feed.decided()
-        snapshot = decisions.observed.snapshot
-        self.times.keep_only(decisions.observed.obs.keys())
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.observed.snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(
@@ -274,7 +289,7 @@ class Process:
             clock=clock,
             poller=MasterPoller(now=clock.time, changed=self._wake, stepped=lambda: clock.stepped),
             fresh=self.watches.fresh,
-            on_plan=self.times.see_plan,
+            times=self.times,
             on_decisions=self._on_decisions,
         )
 
@@ -290,7 +305,7 @@ class Process:
             if stepped != self.session.clock.stepped:
                 stepped = self.session.clock.stepped
                 self._wake()  # waits that lie too far ahead are cut at once (29)
-            await asyncio.sleep(5.0)
+            await asyncio.sleep(BEAT_SECONDS)
 
     def _job_written(self, job: Job, status: JobStatus) -> None:
         """The status of a job was written; it was `job.status` before."""
@@ -318,15 +333,21 @@ class Process:
         return ""
 
 
+def _keep_up(what: str, work: Callable[[], Awaitable[None]], ending: contextlib.AsyncExitStack) -> None:
+    """Have the work done until `ending`."""
+    ending.push_async_callback(_cancelled, asyncio.create_task(_kept_up(what, work)))
+
+
 async def _kept_up(what: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work; begin it again after an error. Nobody awaits its result, so the error is logged here."""
     backoff = Backoff()
     while True:
+        began = time.monotonic()
         try:
             return await work()
         except Exception:
             log.exception("the %s has ended by an error and begins again", what)
-        await asyncio.sleep(backoff.next())
+        await asyncio.sleep(backoff.next(worked=time.monotonic() - began))
 
 
 async def _cancelled(task: asyncio.Task[Any]) -> None:
@@ -363,7 +384,26 @@ def namespace() -> str:
 
 def job_feed(settings: Settings, connection: Connection, session: Session) -> JobFeed:
     """The feed of the jobs that are served."""
-    return JobFeed(connection, session, Store(), namespaces=settings.watch_namespaces)
+
+    async def kopf(take: Take) -> None:
+        kopf_host = await asyncio.to_thread(_without_kubernetes, "elastic_operator.kopf_host")
+        await kopf_host.Kopf(connection, feed.namespaces)(take)
+
+    feed = JobFeed(session, Store(), kopf, namespaces=settings.watch_namespaces)
+    return feed
+
+
+def _without_kubernetes(module: str) -> Any:
+    """Import the module, for which the client `kubernetes` is not installed, unless it is imported already.
+
+    kopf would only look for its types, and that client takes 16 MB (174).
+    """
+    absent = sys.modules.setdefault("kubernetes", None) is None  # type: ignore[arg-type] # so an import of it fails
+    try:
+        return importlib.import_module(module)
+    finally:
+        if absent:
+            del sys.modules["kubernetes"]
 
 
 @contextlib.asynccontextmanager
@@ -387,7 +427,6 @@ async def _assembled(settings: Settings) -> AsyncIterator[Process]:
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT, then hand the lease back."""
-    gc.set_threshold(*GC_THRESHOLDS)
     if not settings.worker_image:
         log.warning("no pod of an Elastic job can be made, unless it sets spec.runtime.inject: false; set workerImage")
     async with _assembled(settings) as process:

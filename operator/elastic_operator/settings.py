@@ -79,7 +79,7 @@ class DefaultBorrowing(ApiModel):
     limit: Gpus | None = None
     """GPUs of each flavor; None: all, 0: none."""
     weight: int = Field(1, ge=0, le=MAX_WEIGHT)
-    """Their part of what nobody is guaranteed, beside the weights of the policies."""
+    """Their weight in sharing unguaranteed GPUs, compared with the policies' weights."""
 
 
 class DefaultPolicy(ApiModel):
@@ -121,8 +121,8 @@ LEAST_EVICTIONS = 16
 class ReclaimSettings(ApiModel):
     """How GPUs are taken back (138).
 
-    The defaults of the two limits grow with the cluster. With a default, one taker of each team within its guarantee
-    passes in a minute, whatever it takes.
+    The defaults of the two limits grow with the cluster. With a default, one preemptor of each team within its
+    guarantee passes in a minute, whatever it takes.
     """
 
     mode: Annotated[ReclaimMode, BeforeValidator(_as_written)] = ReclaimMode.ON
@@ -145,8 +145,8 @@ class ReclaimSettings(ApiModel):
 
         The defaults grow with the cluster, and so does what a wrong policy takes at once.
         """
-        for_one = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
-        return for_one, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, for_one)
+        per_team = self.max_evictions_per_decision or max(LEAST_EVICTIONS, gpus // 2)
+        return per_team, self.max_evictions_per_minute or max(2 * LEAST_EVICTIONS, gpus, per_team)
 
 
 class JobNetworkPolicy(ApiModel):

@@ -40,10 +40,12 @@ class Watches:
     all: dict[str, Reflector[Any] | Namespaced[Any]]
     feed: JobFeed
 
-    async def catch_up(self) -> None:
-        """Make every store at least as new as this call: another replica may have written until now."""
+    async def catch_up(self, since: float | None = None) -> None:
+        """Make every store at least as new as `since` (monotonic), by default this call: another replica may have
+        written until then.
+        """
         decisive = (watch for kind, watch in self.all.items() if kind not in NOT_WAITED_FOR)
-        await asyncio.gather(*(watch.catch_up() for watch in decisive), self.feed.catch_up())
+        await asyncio.gather(*(watch.catch_up(since) for watch in decisive), self.feed.catch_up(since))
 
     def fresh(self) -> bool:
         """Whether news of every store came lately."""

@@ -22,9 +22,9 @@ from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pods import PendingPods
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract
@@ -115,7 +115,7 @@ def live_annotated(annotations: dict[str, str]) -> None:
     live(FULL, ledger.own_pods("job-uid"), incarnation=1, master_epoch=1)
     nodes: Store[objects.Node] = Store()
     requests = PendingPods(
-        ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, bulkhead=Bulkhead()
+        ledger, SETTINGS, nodes=nodes, clock=ServerClock(), volumes=lambda *_: {}, quarantine=Quarantine()
     )
     assert [request.name for request in requests.look(START)] == ["plain"]
     reserved = reservation_of(waiting)

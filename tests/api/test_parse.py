@@ -305,14 +305,17 @@ def test_a_status_written_by_a_newer_operator_is_read():
     ],
 )
 def test_the_cause_of_a_retry_that_an_older_operator_wrote_is_found_in_its_words_and_written_from_then_on(older, cause):
-    retry = parse_status({"status": {"retry": {"notBefore": "2026-01-01T00:00:00Z", "attempt": 2, **older}}}).retry
+    status = parse_status({"status": {"retry": {"notBefore": "2026-01-01T00:00:00Z", "attempt": 2, **older}}})
+    retry = status.retry or status.failed_size
     assert retry is not None
     assert (retry.cause, retry.attempt) == (RetryCause(cause), 2)
     assert retry.model_dump(mode="json", by_alias=True, exclude_none=True)["cause"] == cause
     written = {**retry.model_dump(mode="json", by_alias=True), "reason": "other words"}
-    again = parse_status({"status": {"retry": written}}).retry
+    status = parse_status({"status": {"retry": written}})
+    again = status.retry or status.failed_size
     assert again is not None
     assert again.cause == cause
+    assert (status.retry is None) is (cause not in ("PodFailed", "PodLost"))
 
 
 def test_a_field_of_the_status_that_cannot_be_read_counts_as_absent_and_the_others_stay():

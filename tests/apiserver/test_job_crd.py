@@ -124,7 +124,8 @@ def test_the_status_reads_back_as_the_operator_wrote_it(jobs: Jobs):
         replicas=2,
         selector="a=b",
         start_time=NOW,
-        retry=Retry(reason="r", not_before=NOW, size=3, waits_for="Nodes", cause=RetryCause.FAILED_CREATE),
+        retry=Retry(reason="r", not_before=NOW, cause=RetryCause.POD_FAILED),
+        failed_size=Retry(reason="r", not_before=NOW, size=3, waits_for="Nodes", cause=RetryCause.FAILED_CREATE),
         master_epoch=2,
         membership_generation=9,
         training=Training(

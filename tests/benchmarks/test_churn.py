@@ -12,7 +12,7 @@ from benchmarks.live.place import CLIENT, KUBELETS, OPERATOR
 from benchmarks.react.latencies import SCALE
 from benchmarks.reclaim.stages import BIND, CREATE, DELETE, JOB_STATUS, POD_STATUS, SCHEDULER
 from benchmarks.scale.churn import STORIES, Step, missing_nodes
-from benchmarks.scale.churned import Change, Churned, Kind, changes, waits
+from benchmarks.scale.churned import Change, Churned, Kind, Mark, changes, waits
 from benchmarks.scale.fill import CREATE_JOB
 from benchmarks.scale.invariants import DELETE_JOBS, DELETE_PODS, must_hold, violations
 from benchmarks.scale.scenario import Scenario
@@ -220,9 +220,12 @@ def came(seconds):
         waits=[1.0],
         starved=0,
         requests=30,
-        cpu_seconds=0.3,
-        megabytes=(100.0, 110.0, 120.0),
+        marks=[mark(third, third, 100.0 + 5 * third) for third in range(5)],
     )
+
+
+def mark(cpu, passes, megabytes):
+    return Mark(cpu, pass_seconds=0.002 * passes, passes=passes, megabytes=megabytes, machine_seconds=6.0 * cpu)
 
 
 def test_a_queue_that_grows_is_seen():
@@ -238,7 +241,16 @@ def test_the_last_line_and_the_page_tell_what_was_measured():
     told = steady.summary()
     assert (told["requests_per_change"], told["churn_rss_growth"], told["churn_starved"]) == (3.33, 1.2, 0)
     assert "| a job arrives -> its first pod is created | 9 | 500 ms | 500 ms | 500 ms | 1.00 |" in (steady.markdown())
+    assert (told["churn_cpu_growth"], steady.mean_pass(1), steady.busy_cores(2)) == (1.0, pytest.approx(0.002), 2.0)
+    assert "| its CPU per change, third by third | 333.3 333.3 333.3 ms |" in steady.markdown()
+    assert "| its memory before, after each third, and after all | 100 105 110 115 120 MB |" in steady.markdown()
     assert replace(steady, starved=2).summary()["churn_starved"] == 2
+
+
+def test_an_operator_that_needs_more_and_more_for_a_change_is_seen_whatever_the_reactions_say():
+    marks = [mark(cpu, passes, 100.0) for cpu, passes in ((0, 0), (3, 3), (6, 6), (12, 9), (13, 10))]
+    slower = replace(came([0.5] * 9), marks=marks)
+    assert (slower.summary()["churn_cpu_growth"], slower.summary()["churn_growth"]) == (2.0, 1.0)
 
 
 def test_most_jobs_finish_and_all_that_run_at_a_time_have_room():

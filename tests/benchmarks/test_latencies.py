@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.live.audit import AuditLog, Write
 from benchmarks.live.errors import BenchError
+from benchmarks.live.place import Place
 from benchmarks.live.quantile import quantile
 from benchmarks.react.latencies import CREATE, DELETE, JOB_STATUS, POD_READY, SCALE, reaction, status_lags
 from benchmarks.react.scenario import GPUS_PER_NODE, Scenario
@@ -111,6 +112,25 @@ def test_the_log_is_read_on_as_it_grows_and_refused_writes_are_left_out(tmp_path
         ("create pods", "first", None),
     ]
     assert found[1].done - found[0].done == pytest.approx(0.25)
+
+
+def test_a_write_that_the_log_does_not_have_yet_is_awaited_where_an_older_one_has_its_name(tmp_path):
+    file = tmp_path / "audit.log"
+    old, new = (json.dumps(event("a-worker-0", second=second)) + "\n" for second in (1, 9))
+    file.write_text(old)
+
+    class Late(AuditLog):
+        """The log gets the new write after the first look at it."""
+
+        def read(self):
+            found = list(super().read())
+            file.write_text(old + new)
+            return found
+
+    [first] = AuditLog(file).read()
+    place = Place(cluster=None, http=None, audit=Late(file))
+    found = place.last_write(CREATE, "a-worker-0", since=first.done + 1)
+    assert found.done - first.done == 8
 
 
 def test_the_pools_are_exactly_full_and_roomy():

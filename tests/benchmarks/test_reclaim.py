@@ -164,10 +164,12 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
     def change(reason, message, seconds="10"):
         return {"time": f"1970-01-01T00:00:{seconds}Z", "reason": reason, "from": 4, "to": 2, "message": message}
 
-    def message(*takers, release=2, reclaimed=True):
+    def message(*preemptors, release=2, reclaimed=True):
         assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
-        takers = {name: name for name in takers}
-        return why_smaller(Grant(assignment, SizeReason.INSUFFICIENT_NODES, "", takers=takers, reclaimed=reclaimed))
+        preemptors = {name: name for name in preemptors}
+        return why_smaller(
+            Grant(assignment, SizeReason.INSUFFICIENT_NODES, "", preemptors=preemptors, reclaimed=reclaimed)
+        )
 
     gangs = change(*message("owner/gang-a", "team-1/job-2"))
     others = change(*message("team-1/job-3", "team-1/job-4", release=3, reclaimed=False))

@@ -329,7 +329,7 @@ async def test_a_followed_list_is_asked_for_once_and_survives_what_watches_do(pr
     async with connected(here) as cluster, followed(cluster, jobs_path(jobs.namespace)) as changes:
         assert (await within(SECONDS, anext(changes))).objects == []
         next_ = asyncio.ensure_future(anext(changes))
-        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches == 1)
+        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches() == 1)
         accepted(jobs.create(make_job("a")))
         assert (await within(SECONDS, next_)).kind == "ADDED"
         assert [str(entry.request) for entry in proxy.log] == [f"GET {jobs.path}", f"WATCH {jobs.path}"]
@@ -341,14 +341,14 @@ async def test_a_followed_list_is_asked_for_once_and_survives_what_watches_do(pr
         assert (change.kind, change.body["metadata"]["name"]) == ("ADDED", "b")
 
         next_ = asyncio.ensure_future(anext(changes))
-        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches == 1)
+        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches() == 1)
         proxy.end_watches(410)
         change = await within(SECONDS, next_)
         assert (change.kind, len(change.objects)) == ("LIST", 2)
         assert len([entry for entry in proxy.log if not entry.request.watches]) == 2
 
         next_ = asyncio.ensure_future(anext(changes))
-        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches == 1)
+        await asyncio.to_thread(eventually, "a watch", lambda: proxy.open_watches() == 1)
         proxy.answer(410, where=lambda request: request.watches, times=1)
         proxy.cut()
         change = await within(SECONDS, next_)

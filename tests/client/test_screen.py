@@ -42,6 +42,7 @@ def test_why_says_state_limit_and_who_got_what_at_which_cost():
 def test_why_says_what_waits_what_is_avoided_and_how_far_the_training_is():
     status = running_status(
         retry={"reason": "It failed.", "notBefore": ago(-20), "attempt": 2},
+        failedSize={"reason": "No room.", "notBefore": ago(-90), "attempt": 3, "size": 4, "cause": "Unschedulable"},
         heldUntil=ago(-90),
         avoidedNodes=[{"name": "n1", "until": ago(-300), "reason": "UnexpectedAdmissionError"}],
         training={"step": 120, "lastCheckpointStep": 100, "goodput": 0.9},
@@ -50,7 +51,8 @@ def test_why_says_what_waits_what_is_avoided_and_how_far_the_training_is():
     text = why(job_report(stored_job(status=status)))
     for told in (
         "Flapping: ChangedTooOften\n  Held at 2 pods.",
-        "Tried again in 20s (attempt 2)\n  It failed.",
+        "Tried again in 20s (PodFailed, attempt 2)\n  It failed.",
+        "4 pods are tried again in 1m30s (Unschedulable, attempt 3)\n  No room.",
         "Held\n  at what it has, for 1m30s",
         "Node n1 is avoided for 5m\n  UnexpectedAdmissionError",
         "Training\n  step 120, last checkpoint at step 100, goodput 0.9",

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from kubernetes.config import ConfigException, incluster_config
+from kubernetes.config import ConfigException
 
+from elastic_operator.cluster import connection as reading
 from elastic_operator.cluster.connection import load_connection
+
+
+def some_authority() -> str:
+    return ssl.DER_cert_to_PEM_cert(ssl.create_default_context().get_ca_certs(binary_form=True)[0])
 
 
 def write_kubeconfig(path: Path, *, cluster: dict | None = None, user: dict | None = None) -> str:
@@ -68,17 +73,35 @@ def test_certificates_are_checked_unless_the_kubeconfig_says_otherwise(tmp_path)
 async def test_inside_a_pod_the_service_account_s_token_is_read_from_its_file_each_time(tmp_path, monkeypatch):
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("one\n")
-    ca.write_text(ssl.DER_cert_to_PEM_cert(ssl.create_default_context().get_ca_certs(binary_form=True)[0]))
+    ca.write_text(some_authority())
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
+    monkeypatch.setattr(reading, "SERVICE_ACCOUNT", tmp_path)
     connection = load_connection()
     assert connection.base_url == "https://127.0.0.1:1"
+    assert connection.tls is not None
+    assert (connection.tls.verify_mode, connection.tls.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert len(connection.tls.get_ca_certs()) == 1
     assert await connection.credentials.header() == "Bearer one"
     token.write_text("two\n")
     connection.credentials.refused()
     assert await connection.credentials.header() == "Bearer two"
+
+
+def test_the_address_of_a_cluster_may_be_of_ipv6(tmp_path, monkeypatch):
+    (tmp_path / "ca.crt").write_text(some_authority())
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(reading, "SERVICE_ACCOUNT", tmp_path)
+    assert load_connection().base_url == "https://[fd00::1]:443"
+
+
+def test_a_pod_without_a_service_account_is_told_which_file_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(reading, "SERVICE_ACCOUNT", tmp_path)
+    with pytest.raises(OSError, match=r"ca\.crt"):
+        load_connection()
 
 
 def test_a_kubeconfig_that_is_not_there_is_an_error(tmp_path):

@@ -168,6 +168,36 @@ def test_the_scheduler_s_message_is_kept_while_the_pod_waits():
     assert own(node="n1", status={"conditions": [condition]}).unschedulable == ""
 
 
+def unplaced(reason: str, gates: tuple[str, ...] = ()) -> OwnPod:
+    """A pod that is not scheduled for that reason."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "why"}
+    named = [{"name": gate} for gate in gates]
+    spec = {"containers": [{"name": "c"}], "schedulingGates": named}
+    return own(phase="Pending", spec=spec, status={"conditions": [condition]})
+
+
+@pytest.mark.parametrize(
+    ("reason", "gates", "message"),
+    [
+        ("SchedulingGated", ("a.example/quota", "b.example/topology"), ""),
+        ("SchedulingGated", (), ""),  # its gates have just gone, and kube-scheduler has not looked at it yet
+        ("Unschedulable", ("a.example/quota",), ""),  # what is said of it is old
+        ("Unschedulable", (), "why"),
+        ("SchedulerError", (), "why"),
+        ("", (), "why"),
+    ],
+)
+def test_no_scheduler_has_tried_to_place_a_pod_that_waits_for_its_gates(reason, gates, message):
+    found = unplaced(reason, gates)
+    assert (found.unschedulable, found.gates) == (message, gates)
+
+
+@pytest.mark.parametrize(("reason", "message"), [("Unschedulable", "why"), ("SchedulerError", ""), ("", "")])
+def test_room_is_made_for_a_pod_of_others_only_if_its_scheduler_says_that_it_finds_none(reason, message):
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "why"}
+    assert convert.unschedulable(pod(status={"conditions": [condition]})) == message
+
+
 def test_the_main_container_is_the_one_called_pytorch_else_the_first():
     spec = {"containers": [{"name": "sidecar"}, {"name": "pytorch"}]}
     status = container_status("pytorch", running={"startedAt": "2026-01-01T00:00:05Z"})

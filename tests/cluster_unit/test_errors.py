@@ -43,6 +43,34 @@ def test_an_error_without_such_an_answer(error: ClusterError, remedy: Remedy) ->
     assert error.remedy is remedy
 
 
+MALFORMED = {
+    "a gateway's list of details": b'{"code": 14, "message": "x", "details": [{"@type": "type.googleapis.com/y"}]}',
+    "details that are a text": b'{"message": "x", "details": "y"}',
+    "details that are a number": b'{"message": "x", "details": 1}',
+    "a wait that is a text": b'{"message": "x", "details": {"retryAfterSeconds": "soon"}}',
+    "a wait that is a list": b'{"message": "x", "details": {"retryAfterSeconds": [1]}}',
+    "a wait that is true": b'{"message": "x", "details": {"retryAfterSeconds": true}}',
+    "a negative wait": b'{"message": "x", "details": {"retryAfterSeconds": -1}}',
+    "a body that is a list": b'["x"]',
+    "a number too large for a float": b'{"message": "x", "details": {"retryAfterSeconds": 1' + b"0" * 400 + b"}}",
+    "a text cut in the middle of a character": "x\u00e9".encode()[:2],
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_body_that_is_no_status_of_the_api_server_has_its_message_and_names_no_wait(body: bytes, status: int) -> None:
+    error = api_error(status, body)
+    assert error.remedy is WAIT
+    assert "x" in error.message
+    assert error.retry_after is None
+
+
+@pytest.mark.parametrize(("header", "seconds"), [(None, 2.5), ("7", 7)])
+def test_the_header_names_the_wait_and_without_it_the_body(header: str | None, seconds: float) -> None:
+    assert api_error(503, b'{"details": {"retryAfterSeconds": 2.5}}', retry_after=header).retry_after == seconds
+
+
 REFUSALS = [
     (400, "unknown field", EDIT),
     (422, "Required value", EDIT),

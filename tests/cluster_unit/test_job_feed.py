@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
-from itertools import islice, pairwise
 from math import inf
 from typing import Any
 
 import pytest
 
+from elastic_operator.cluster.lists import SETTLE_SECONDS
 from elastic_operator.cluster.objects import CustomObject
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.wire import METADATA_ONLY
-from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, EndlessPauses, JobFeed
+from elastic_operator.job_feed import BETWEEN_SWEEPS_SECONDS, JOBS, LATEST_HOST_SECONDS, JobFeed
 from tests.cluster_unit.fake_api import FakeApi, at_rest, json
 from tests.kit.tasks import running
 
 JOBS_OF_A = in_namespace(JOBS, "a")
 
 
-def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
-    pauses = EndlessPauses()
-    first, second = list(islice(pauses, 50)), list(islice(pauses, 50))
-    assert all(later > 1.5 * earlier for earlier, later in pairwise(first[:6]))
-    assert max(first) <= 36
-    assert second[0] < 1
-    assert first != second
+async def nobody(_take: Any) -> None:
+    """A host that is not started."""
 
 
 @asynccontextmanager
 async def feeding(session: Session):
     """A feed whose kopf is the test."""
-    feed = JobFeed(session._connection, session, Store[CustomObject]())
+    feed = JobFeed(session, Store[CustomObject](), nobody)
     async with running(feed._sweep_forever()):
         await at_rest()
         assert feed.last_ok > -inf
@@ -55,10 +51,28 @@ async def test_a_deletion_that_kopf_missed_is_found_out_when_it_lists(api, sessi
     async with feeding(session) as feed:
         assert len(feed.store) == 2
         api.remove(f"{JOBS_OF_A}/gone", quietly=True)
-        feed._take(None, kept)
+        feed._take(None, {})
         await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
         assert gone["metadata"]["uid"] not in feed.store
         assert kept["metadata"]["uid"] in feed.store
+
+
+async def test_a_job_that_came_before_kopf_listed_is_found_out_then(api, session):
+    async with feeding(session) as feed:
+        put(api, "early")
+        feed._take(None, {})
+        await asyncio.sleep(BETWEEN_SWEEPS_SECONDS + 2 * SETTLE_SECONDS)
+        assert [job.metadata.name for job in feed.store] == ["early"]
+
+
+async def test_a_deletion_that_is_not_understood_is_found_out_by_a_list_at_once(api, session):
+    gone = put(api, "gone")
+    async with feeding(session) as feed:
+        api.remove(f"{JOBS_OF_A}/gone", quietly=True)
+        feed._take("DELETED", {"metadata": {"name": "gone"}})
+        await asyncio.sleep(BETWEEN_SWEEPS_SECONDS)
+        await at_rest()
+        assert gone["metadata"]["uid"] not in feed.store
 
 
 async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, session):
@@ -73,6 +87,18 @@ async def test_only_metadata_is_listed_while_the_store_lacks_nothing(api, sessio
         await feed.catch_up()
         assert {job.metadata.name for job in feed.store} == {"one", "kept"}
         assert [METADATA_ONLY in headers["Accept"] for headers in api.headers] == [True]
+
+
+async def test_jobs_that_were_listed_since_the_time_in_question_are_not_listed_again(api, session):
+    put(api, "one")
+    since = time.monotonic()
+    await asyncio.sleep(1)
+    async with feeding(session) as feed:
+        api.headers.clear()
+        await feed.catch_up(since)
+        assert api.headers == []
+        await feed.catch_up()
+        assert len(api.headers) == 1
 
 
 async def test_a_deletion_that_a_list_does_not_know_of_yet_is_not_asked_about_again(api, session):
@@ -113,9 +139,9 @@ async def test_a_job_that_cannot_be_read_ends_nothing_hides_no_other_and_is_coun
     async with feeding(session) as feed:
         errors: list[str] = []
         feed.store.on_error = lambda: errors.append("one")
-        for type_ in (None, "ADDED", "DELETED"):
+        for type_ in ("ADDED", "DELETED"):
             feed._take(type_, odd)
-        assert len(errors) == 3
+        assert len(errors) == 2
         listed(api, put(api, "one"), odd, put(api, "two"), times=2)
         await feed.catch_up()
         assert {job.metadata.name for job in feed.store} == {"one", "two"}
@@ -144,11 +170,11 @@ async def test_a_list_that_is_none_is_asked_for_again(api, session):
         assert feed.errors == 3
 
 
-async def test_many_objects_of_one_list_cost_few_lists_of_ours(api, session):
-    job = put(api, "one")
+async def test_many_lists_of_kopf_cost_few_of_ours(api, session):
+    put(api, "one")
     async with feeding(session) as feed:
         for _ in range(100):
-            feed._take(None, job)
+            feed._take(None, {})
             await asyncio.sleep(0.045)
         assert api.moments["LIST"] == [0, 1, 2, 3, 4]
 
@@ -172,7 +198,7 @@ async def test_kopf_starts_after_the_first_pass_or_some_seconds_later(session, d
         started.append(asyncio.get_running_loop().time())
         await asyncio.Event().wait()
 
-    feed = JobFeed(session._connection, session, Store[CustomObject](), host=lambda *_: host)
+    feed = JobFeed(session, Store[CustomObject](), host)
     begun = asyncio.get_running_loop().time()
     async with running(feed.run()):
         await asyncio.sleep(LATEST_HOST_SECONDS - 1)

@@ -14,7 +14,7 @@ from elastic_operator.cluster.errors import Fenced
 from elastic_operator.cluster.lease import Elector, Timing, beside, micro_time
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.session import Session
-from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, session_to, status
+from tests.cluster_unit.fake_api import FakeApi, at_rest, connection_to, hang, json, session_to, status
 from tests.kit.tasks import running
 from tests.kit.wait import until
 
@@ -177,6 +177,47 @@ async def test_one_failed_renewal_costs_nothing(api, leader):
     assert api.moments["PUT"] == [5, 7, 9, 14, 19]
     assert elector.is_leader
     assert not task.done()
+
+
+async def test_a_renewal_that_an_error_of_the_operators_own_ends_is_made_again(
+    api, leader, caplog: pytest.LogCaptureFixture
+):
+    """Such as an answer of a form that nobody has thought of."""
+    elector, task = leader
+    api.fail("PUT", 409)
+    api.fail("GET", json({"spec": "no object"}))
+    await asyncio.sleep(20)
+    assert api.moments["PUT"] == [5, 7, 12, 17]
+    assert elector.is_leader
+    assert not task.done()
+    assert "AttributeError" in caplog.text, "the log has the traceback"
+
+
+async def test_a_candidate_that_an_error_of_the_operators_own_meets_goes_on(api):
+    api.fail("GET", json({"spec": "no object"}))
+    async with electing(api, "one") as elector:
+        assert await seconds_until_leading(elector) <= (1 + 1) * POLL
+
+
+@pytest.mark.parametrize("details", [[{"@type": "x"}], {"retryAfterSeconds": "soon"}])
+async def test_a_gateways_answer_to_a_renewal_costs_nothing(api, leader, details):
+    elector, task = leader
+    api.fail("PUT", json({"details": details}, code=503))
+    await asyncio.sleep(20)
+    assert api.moments["PUT"] == [5, 7, 12, 17]
+    assert elector.is_leader
+    assert not task.done()
+
+
+@pytest.mark.parametrize("others", [{}, {"acquireTime": None}, {"leaseTransitions": None, "renewTime": None}])
+async def test_a_leader_leads_on_whose_lease_lost_its_optional_fields(api, leader, others):
+    """As after a restore, or a merge patch of the field to null."""
+    elector, task = leader
+    api.put(LEASE, {**api.find(LEASE), "spec": {"holderIdentity": "one", **others}})
+    await asyncio.sleep(3 * TIMING.lease_seconds)
+    assert elector.is_leader
+    assert not task.done()
+    assert api.find(LEASE)["spec"]["acquireTime"]
 
 
 async def test_the_time_counts_from_before_the_renewal(api, leader):

@@ -88,7 +88,7 @@ async def test_an_answer_is_good_for_a_minute_and_no_longer(gate, reviews):
 async def test_who_was_refused_is_looked_at_again_soon(gate, reviews):
     assert (await gate.verdict("Bearer other")).status == 403
     reviews.may.add("system:serviceaccount:team-a:default")
-    await asyncio.sleep(metrics_access.REFUSED_SECONDS - 1)
+    await asyncio.sleep(metrics_access.ACCESS_REFUSED_SECONDS - 1)
     assert (await gate.verdict("Bearer other")).status == 403
     assert len(reviews.asked) == 2
     await asyncio.sleep(1)

@@ -10,6 +10,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.job_feed import JOBS, JobFeed
 from tests.cluster_unit.build import pod_dict
 from tests.cluster_unit.fake_api import FakeApi, at_rest
+from tests.cluster_unit.test_job_feed import nobody
 from tests.kit.tasks import running
 
 
@@ -61,7 +62,7 @@ async def test_a_list_of_one_namespace_removes_nothing_of_another(api, session):
 async def test_jobs_are_listed_by_namespace_as_well(api, session):
     for namespace in ("a", "b", "other"):
         api.put(path(namespace, "toy", JOBS), {"spec": {}})
-    feed = JobFeed(session._connection, session, Store[CustomObject](), namespaces=("a", "b"))
+    feed = JobFeed(session, Store[CustomObject](), nobody, namespaces=("a", "b"))
     await feed.catch_up()
     assert names(feed.store) == {("a", "toy"), ("b", "toy")}
     api.remove(path("a", "toy", JOBS), quietly=True)

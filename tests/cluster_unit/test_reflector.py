@@ -349,6 +349,19 @@ async def test_a_leader_that_has_just_started_waits_for_the_list_under_way(api, 
         assert sum(whole_lists(api)) <= 2  # one list, one watch
 
 
+async def test_what_was_listed_since_the_time_in_question_is_not_compared(api, session):
+    put(api, "p0")
+    reflector, since = Reflector(session, PODS, Pod), time.monotonic()
+    await asyncio.sleep(1)
+    async with running(reflector.run()):
+        await at_rest()
+        api.headers.clear()
+        await reflector.catch_up(since)
+        assert api.headers == []
+        await reflector.catch_up()
+        assert whole_lists(api) == [False]
+
+
 async def test_a_history_that_restarted_is_found_out_when_catching_up(api):
     async with reflecting(api, pods=2) as reflector:
         api.silent = True

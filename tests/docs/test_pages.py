@@ -128,6 +128,16 @@ def test_a_module_or_folder_that_a_page_names_is_there(page):
     assert sorted(word for word in named if not any(path.endswith(f"/{word}") for path in PATHS)) == []
 
 
+def test_what_is_remembered_by_key_is_in_the_table_of_such_memories():
+    table = text("docs/internals.md").partition("### By key")[2].partition("\n### ")[0]
+    named = set(re.findall(r"^\| `([\w/]+\.py)`", table, re.MULTILINE))
+    package = REPOSITORY / "operator/elastic_operator"
+    modules = (path for folder in ("read", "loop", "plan") for path in (package / folder).rglob("*.py"))
+    made = re.compile(r"= Remembered\(\)|default_factory=Remembered\)")
+    remember = {str(path.relative_to(package)) for path in modules if made.search(path.read_text())}
+    assert named == remember
+
+
 def test_each_type_on_the_way_from_an_object_to_a_pod_is_in_the_module_that_the_page_names():
     rows = re.findall(r"^\| `(\w+)` \| `([\w/]+\.py)` \|", text("docs/internals.md"), re.MULTILINE)
     found = {(name, path): next(p for p in PATHS if p.endswith(f"/{path}")) for name, path in rows}

@@ -22,31 +22,31 @@ def released(count: int, *, of: int = 8) -> Assignment:
 
 
 def kept(
-    assignment: Assignment, takers: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
+    assignment: Assignment, preemptors: dict[str, str], *waiting: str, sizes: tuple[int, ...] = tuple(range(1, 9))
 ) -> set[str]:
-    return set(deferred(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, takers, frozenset(waiting)))
+    return set(deferred(make_job("green", sizes=sizes, on=on("n1", 8)), assignment, preemptors, frozenset(waiting)))
 
 
 def test_while_nobody_waits_all_go() -> None:
     assert kept(released(3), dict.fromkeys(("w6", "w5"), "red")) == set()
 
 
-def test_those_go_whose_takers_can_use_the_room() -> None:
-    takers = {"w6": "red", "w5": "blue", "w4": "red"}
-    assert kept(released(3), takers, "red") == {"w6", "w4"}
-    assert kept(released(3), takers, "red", "blue") == {"w6", "w5", "w4"}
+def test_those_go_whose_preemptors_can_use_the_room() -> None:
+    preemptors = {"w6": "red", "w5": "blue", "w4": "red"}
+    assert kept(released(3), preemptors, "red") == {"w6", "w4"}
+    assert kept(released(3), preemptors, "red", "blue") == {"w6", "w5", "w4"}
 
 
 def test_a_job_that_may_not_be_of_the_size_in_between_gives_as_much_as_the_others_need() -> None:
-    takers = {"w6": "red", "w5": "red", "w4": "blue"}
-    assert kept(released(4), takers, "red", sizes=(4, 8)) == set()
-    assert kept(released(4), takers, "red", sizes=(2, 4, 6, 8)) == {"w6", "w5"}
+    preemptors = {"w6": "red", "w5": "red", "w4": "blue"}
+    assert kept(released(4), preemptors, "red", sizes=(4, 8)) == set()
+    assert kept(released(4), preemptors, "red", sizes=(2, 4, 6, 8)) == {"w6", "w5"}
 
 
 def test_all_of_a_gang_go_for_one() -> None:
-    takers = {"w6": "red", "w5": "blue"}
-    assert kept(released(8), takers, "red", sizes=(8,)) == set()
-    assert len(kept(released(8), takers, "red", "blue", sizes=(8,))) == 8
+    preemptors = {"w6": "red", "w5": "blue"}
+    assert kept(released(8), preemptors, "red", sizes=(8,)) == set()
+    assert len(kept(released(8), preemptors, "red", "blue", sizes=(8,))) == 8
 
 
 def test_who_has_more_pods_than_its_largest_size_lets_the_surplus_go_at_once() -> None:

@@ -225,7 +225,7 @@ def test_a_start_the_scheduler_cannot_place_is_taken_back_and_tried_later():
     pods = group(1, unschedulable_since=START + 100, **waiting)
     planned = plan(make_job(pods, status=make_status()), BOTH, now=160)
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
-    assert planned.status.retry.size == 1
+    assert planned.status.failed_size.size == 1
     assert planned.status.target_replicas == 0
     assert reasons(planned)["Ready"] == ("False", "Queued")
     assert reasons(planned)["FullSize"] == ("False", "ScaleUpFailed")
@@ -239,8 +239,27 @@ def test_growth_the_scheduler_cannot_place_is_taken_back_and_the_rest_goes_on():
     job = make_job((*group(1), stuck), status=started(2))
     planned = plan(job, BOTH)
     assert names(planned.deletes) == ["toy-worker-1"]
-    assert (planned.status.retry.size, planned.status.incarnation) == (3, 1)
-    assert "no cpu" in planned.status.retry.reason
+    assert (planned.status.failed_size.size, planned.status.incarnation) == (3, 1)
+    assert "no cpu" in planned.status.failed_size.reason
+
+
+def test_pods_wait_for_their_scheduling_gates_as_long_as_it_takes_and_name_them():
+    pods = group(1, gates=("kueue.x-k8s.io/topology", "example.com/quota"), **UNSEEN)
+    planned = plan(make_job(pods, status=make_status()), BOTH, now=86_400)
+    assert (planned.deletes, planned.status.retry) == ((), None)
+    who, gates = "toy-master-0, toy-worker-0", "kueue.x-k8s.io/topology, example.com/quota"
+    told = planned.status.condition("Ready").message
+    assert f"{who}: kube-scheduler does not look at it before its scheduling gates are removed: {gates}" in told
+    assert "looked at by no scheduler" not in told
+
+
+def test_a_gated_newcomer_of_a_running_job_is_not_taken_back():
+    late = make_pod("worker-1", gates=("example.com/quota",), **UNSEEN)
+    planned = plan(
+        make_job((*group(1), late), status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])
+    )
+    assert planned.deletes == ()
+    assert "example.com/quota" in planned.status.condition("Ready").message
 
 
 def test_an_image_that_cannot_be_pulled_is_told():
@@ -311,7 +330,7 @@ def test_giving_everything_back_ends_the_incarnation():
 def test_members_are_told_apart_from_what_is_on_its_way_out():
     pods = (*group(1), make_pod("worker-1", deleting_since=START), make_pod("worker-2", incarnation=0))
     seen = see(make_job(pods, status=started()))
-    assert names(seen.live) == ["toy-master-0", "toy-worker-0"]
+    assert names(seen.members) == ["toy-master-0", "toy-worker-0"]
     assert [p.name for p, _ in seen.to_delete] == ["toy-worker-2"]
 
 
@@ -361,8 +380,8 @@ def test_pods_that_do_not_start_go_after_their_time_which_begins_when_they_get_t
     assert sorted(names(late.deletes)) == ["toy-master-0", "toy-worker-0"]
     assert reasons(late)["PodsNotStarted"] == ("True", reason or "ContainerCreating")
     assert reasons(late)["Ready"] == ("False", "Queued")
-    assert (late.status.retry.size, late.status.restarts, late.status.failures) == (1, 0, 0)
-    assert late.status.retry.cause is RetryCause.PODS_NOT_STARTED
+    assert (late.status.failed_size.size, late.status.restarts, late.status.failures) == (1, 0, 0)
+    assert late.status.failed_size.cause is RetryCause.PODS_NOT_STARTED
 
 
 def test_a_pod_whose_init_container_runs_or_whose_image_is_pulled_has_all_the_time_it_needs():
@@ -381,21 +400,21 @@ def test_the_time_begins_anew_when_an_init_container_has_ended():
 @pytest.mark.parametrize("suspend", [False, True], ids=["edited", "suspended"])
 def test_a_job_that_could_not_start_is_tried_again_at_once_when_somebody_has_edited_it(suspend):
     waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=1)
-    status = make_status(target_replicas=0, replicas=0, retry=waits)
+    status = make_status(target_replicas=0, replicas=0, failed_size=waits)
     job = make_job((), spec=make_spec(suspend=suspend), status=status, generation=2)
     planned = plan(job, make_grant(create=["master-0", "worker-0"]))
-    assert planned.status.retry is None
+    assert planned.status.failed_size is None
     assert len(planned.creates) == (0 if suspend else 2)
-    assert plan(replace(job, generation=1), make_grant()).status.retry == waits
+    assert plan(replace(job, generation=1), make_grant()).status.failed_size == waits
 
 
 def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has_run_for_ten_minutes():
     waits = Retry(reason="no such image", not_before=at(3000), attempt=1, size=1)
-    status, tried = make_status(target_replicas=0, replicas=0, retry=waits), []
+    status, tried = make_status(target_replicas=0, replicas=0, failed_size=waits), []
     for edit in range(2, 9):
         planned = plan(make_job((), spec=make_spec(), status=status, generation=edit), make_grant())
-        tried.append(planned.status.retry is None)
-        status = planned.status.model_copy(update={"retry": waits})
+        tried.append(planned.status.failed_size is None)
+        status = planned.status.model_copy(update={"failed_size": waits})
     assert tried == [True] * 5 + [False] * 2
     assert "the wait goes on" in planned.events[-1].message
     runs = started(waits_ended_by_edits=5)
@@ -405,7 +424,7 @@ def test_a_job_that_is_edited_over_and_over_waits_from_some_edit_on_until_it_has
 
 def test_an_edit_of_a_job_that_runs_does_not_try_again_what_could_not_be_had():
     waits = Retry(reason="no such image", not_before=at(3000), attempt=7, size=3)
-    assert plan(make_job(status=started(retry=waits), generation=2), BOTH).status.retry == waits
+    assert plan(make_job(status=started(failed_size=waits), generation=2), BOTH).status.failed_size == waits
 
 
 @pytest.mark.parametrize(

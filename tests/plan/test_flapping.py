@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastic_api.status import Change, Retry, RetryCause
-from elastic_operator.plan.facts.job import Quiet
+from elastic_operator.plan.facts.job import MainContainer, Undisturbed
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
@@ -38,11 +38,17 @@ def flaps(count, *, every=10, up=UP, down=DOWN, first=100):
     return history(*((first + i * every, *sizes[i % 2]) for i in range(count)))
 
 
-def job(changes, *, pods=None, quiet=0.0, in_turns=False, spec=None, generation=1, **status):
-    """A job of two pods with that history, where nothing has changed from outside since `quiet`."""
+def job(changes, *, pods=None, undisturbed=0.0, in_turns=False, spec=None, generation=1, **status):
+    """A job of two pods with that history, where nothing has changed from outside since `undisturbed`."""
     pods = group(1) if pods is None else pods
     known = started(1, history=changes).model_copy(update=status)
-    return make_job(pods, status=known, spec=spec, generation=generation, quiet=Quiet(START + quiet, in_turns=in_turns))
+    return make_job(
+        pods,
+        status=known,
+        spec=spec,
+        generation=generation,
+        undisturbed=Undisturbed(START + undisturbed, in_turns=in_turns),
+    )
 
 
 def held_for(seen, now=NOW):
@@ -93,8 +99,8 @@ def test_moves_to_other_nodes_count_as_changes():
 
 
 def test_what_follows_a_change_from_outside_counts_from_there():
-    assert held_for(see(job(flaps(6), quiet=125))) is None
-    assert held_for(see(job(flaps(6), quiet=115))) == HELD_SECONDS
+    assert held_for(see(job(flaps(6), undisturbed=125))) is None
+    assert held_for(see(job(flaps(6), undisturbed=115))) == HELD_SECONDS
 
 
 def test_turns_of_a_team_that_shares_time_are_due():
@@ -109,7 +115,7 @@ def test_turns_of_a_team_that_shares_time_are_due():
 
 def test_tries_of_a_size_that_failed_have_a_back_off_of_their_own():
     retry = Retry(reason="no room", not_before=at(300), attempt=3, size=3, cause=RetryCause.UNSCHEDULABLE)
-    assert held_for(see(job(flaps(6), retry=retry))) is None
+    assert held_for(see(job(flaps(6), failed_size=retry))) is None
 
 
 def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
@@ -134,7 +140,7 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     demand = frozen_demand(demand_of(seen, shape))
     assert demand.sizes == (2, 3)
     assert demand.wants
-    assert not demand.takes
+    assert not demand.may_preempt
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_while_it_is_held_it_gets_no_more_and_others_may_take_what_is_theirs():
     ids=["the time is over", "somebody edits it"],
 )
 def test_it_is_let_go_when(change, now):
-    known = job(flaps(4), quiet=250, **HELD, **change)
+    known = job(flaps(4), undisturbed=250, **HELD, **change)
     seen = see(known, now=now)
     assert seen.status.held_until is None
     planned = plan(known, make_grant(keep=["master-0", "worker-0"]), now=now)
@@ -153,17 +159,30 @@ def test_it_is_let_go_when(change, now):
 def test_a_loss_ends_it_so_that_the_lost_pod_is_replaced():
     status = plan(job(flaps(4), pods=group(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     assert status.held_until is not None
-    seen = see(make_job(group(1), status=status, quiet=Quiet(START)), now=300)
+    seen = see(make_job(group(1), status=status, undisturbed=Undisturbed(START)), now=300)
     assert (seen.status.restarts, seen.status.held_until) == (1, None)
 
 
+@pytest.mark.parametrize("runtime", ["Torchrun", "Elastic"])
+def test_a_job_all_of_whose_pods_are_shut_out_is_let_go_and_one_that_keeps_some_is_not(runtime):
+    """A job without pods was held for ten minutes, because it had pods when its hold began."""
+    spec = make_spec(runtime={"mode": runtime})
+    pods = group(1, bound=False, phase="Pending", ready=False, main=MainContainer())
+    why = {pod.uid: "node n1 takes no pods any more (cordoned)" for pod in pods}
+    held = started(1).model_copy(update=HELD)
+    some = see(make_job(pods, spec=spec, status=held, misplaced={"uid-worker-0": "full"}), now=300).status
+    none = see(make_job(pods, spec=spec, status=held, misplaced=why), now=300).status
+    assert (some.held_until, none.held_until) == (at(700), None)
+    assert see(make_job((), spec=spec, status=none), now=301).wants_pods
+
+
 def test_a_job_without_pods_is_let_go_by_any_change_from_outside_and_waits_till_then():
-    waits = job(flaps(4), pods=(), quiet=90, replicas=0, **HELD)
+    waits = job(flaps(4), pods=(), undisturbed=90, replicas=0, **HELD)
     seen = see(waits, now=650)
     assert not seen.wants_pods
     assert reasons(plan(waits, now=650))["Ready"] == ("False", "Queued")
-    assert see(job(flaps(4), pods=(), quiet=645, replicas=0, **HELD), now=650).wants_pods
-    assert see(job(flaps(4), quiet=645, **HELD), now=650).status.held_until is not None
+    assert see(job(flaps(4), pods=(), undisturbed=645, replicas=0, **HELD), now=650).wants_pods
+    assert see(job(flaps(4), undisturbed=645, **HELD), now=650).status.held_until is not None
 
 
 def test_a_job_without_pods_is_held_for_a_minute_and_only_where_it_was_changed_within_one():

@@ -71,14 +71,14 @@ def test_pods_hold_what_they_have_where_nobody_else_says_what_becomes_of_them(jo
 def test_what_a_job_that_is_over_holds_goes_before_anybody_else_s_and_pod_by_pod():
     for job in (replace(unread(group(2)), deleted=True), make_job(group(2), status=FINISHED)):
         claim = demand_of_pods(job, job.pods, "h100")
-        assert (claim.priority, claim.sizes, claim.takes, claim.flavor) == (LOWEST_PRIORITY, (), False, "h100")
+        assert (claim.priority, claim.sizes, claim.may_preempt, claim.flavor) == (LOWEST_PRIORITY, (), False, "h100")
         assert [member.uid for member in claim.members] == ["uid-master-0", "uid-worker-0", "uid-worker-1"]
 
 
 def test_what_cannot_be_read_and_may_run_keeps_its_priority_and_the_size_that_its_pods_were_made_with():
     job = with_facts(unread(group(3)), priority=7)
     claim = demand_of_pods(job, job.pods, "h100")
-    assert (claim.priority, claim.sizes, claim.takes) == (7, (2, 3, 4), False)
+    assert (claim.priority, claim.sizes, claim.may_preempt) == (7, (2, 3, 4), False)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ class TestAJobWhoseSpecIsNoUse:
         shape = job_shape(SHAPE, SHAPE, flavors=[Flavor()])
         demand = frozen_demand(demand_of(seen, shape))
         assert seen.wants_pods
-        assert (demand.sizes, demand.takes, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
+        assert (demand.sizes, demand.may_preempt, demand.wants, len(demand.members)) == ((2, 3), False, True, 3)
 
     def test_gets_no_pods_though_there_is_room_for_what_it_lost(self, why):
         done = planned(

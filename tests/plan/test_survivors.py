@@ -6,7 +6,7 @@ import pytest
 
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.job import Group, MainContainer
-from elastic_operator.plan.job.survivors import READ_SECONDS
+from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS
 from tests.plan.jobs import START, group, make_grant, make_job, make_pod, make_spec, plan, see, started, with_facts
 
 PODS = (*group(2), make_pod("worker-2", node="n2"))
@@ -51,7 +51,7 @@ def test_by_default_a_group_that_stands_still_waits_no_longer_than_until_the_nod
     before, begins, due = (
         see(job_of(asked=asked), now=now, unready={"n2": 100}) for asked, now in ((None, 115), (None, 120), (120, DUE))
     )
-    assert (before.survivors, min(before.wake_at)) == (None, START + DUE - READ_SECONDS)
+    assert (before.survivors, min(before.wake_at)) == (None, START + DUE - SURVIVOR_READ_SECONDS)
     assert begins.survivors.uids == LEFT
     assert due.lost_nodes == {"n2"}
 
@@ -62,9 +62,11 @@ def test_a_node_is_given_up_later_where_it_is_asked_too_short_a_time(since):
     seen = see(job_of(asked=since), now=DUE, unready={"n2": 100})
     assert (seen.lost_nodes, seen.survivors.uids) == (frozenset(), LEFT)
     asked = with_facts(seen.job, group=Group(START + DUE))
-    late = see(asked, now=DUE + READ_SECONDS, unready={"n2": 100})
+    late = see(asked, now=DUE + SURVIVOR_READ_SECONDS, unready={"n2": 100})
     assert late.lost_nodes == {"n2"}
-    assert see(asked, now=DUE + READ_SECONDS - 1, unready={"n2": 100}).wake_at == (START + DUE + READ_SECONDS,)
+    assert see(asked, now=DUE + SURVIVOR_READ_SECONDS - 1, unready={"n2": 100}).wake_at == (
+        START + DUE + SURVIVOR_READ_SECONDS,
+    )
 
 
 def test_nobody_waits_for_an_answer_where_a_node_is_out_of_service():

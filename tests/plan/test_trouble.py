@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastic_api.status import MAX_AVOIDED, Change, PodStatus, Retry, RetryCause, Training
+from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
-from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, takes_from
+from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.jobs import (
     BOTH,
@@ -101,8 +101,45 @@ def test_the_wait_doubles_up_to_a_minute(attempt, wait):
 
 def test_a_failure_waits_no_longer_because_a_larger_size_could_not_be_had_before():
     larger = Retry(reason="", not_before=at(0), attempt=9, size=5, cause=RetryCause.UNSCHEDULABLE)
-    retry = plan(failed_job(retry=larger), make_grant()).status.retry
+    retry = plan(failed_job(failed_size=larger), make_grant()).status.retry
     assert (retry.attempt, retry.not_before) == (1, at(201))
+
+
+LARGER = Retry(reason="no room.", not_before=at(1500), attempt=3, size=4, cause=RetryCause.UNSCHEDULABLE)
+
+
+def fails(status):
+    return failed_job(**status)
+
+
+def loses_for_the_third_time(status):
+    lost = [Change(time=at(time), from_=2, to=1, reason="PodLost") for time in (170, 110)]
+    pods = [PodStatus(name="toy-master-0", role="master", phase="Running")]
+    gone = PodStatus(name="toy-worker-0", role="worker", phase="Pending")
+    return make_job([make_pod("master-0")], status=started(history=lost, pods=[*pods, gone], **status))
+
+
+@pytest.mark.parametrize("goes_wrong", [fails, loses_for_the_third_time])
+def test_a_failure_or_loss_does_not_bring_the_next_try_of_a_failed_size_forward(goes_wrong):
+    status = plan(goes_wrong({"failed_size": LARGER}), make_grant(keep=["master-0"])).status
+    assert (status.retry.attempt, status.failed_size) == (status.retry.attempt, LARGER)
+    assert seconds(status.retry.not_before) < START + 210
+
+
+def test_a_size_that_fails_again_waits_longer_although_the_job_failed_in_between():
+    status = plan(fails({"failed_size": LARGER}), make_grant()).status
+    pods, since = group(2, incarnation=2), START + 1600
+    waits = replace(make_pod("worker-2", incarnation=2), node=None, unschedulable="no", unschedulable_since=since)
+    seen = see(make_job((*pods, waits), status=status.model_copy(update={"replicas": 4})), now=1700)
+    assert (seen.status.failed_size.size, seen.status.failed_size.attempt) == (4, 4)
+
+
+def test_where_the_api_server_drops_the_failed_size_the_wait_that_ends_last_is_in_the_field_of_older_releases():
+    job = make_job(status=started(failed_size=LARGER), dropped_status_fields=frozenset({"failedSize"}))
+    assert plan(job, BOTH).status.retry == LARGER
+    stored = plan(job, BOTH).status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    del stored["failedSize"]
+    assert JobStatus.model_validate(stored).failed_size == LARGER
 
 
 def test_nothing_is_created_before_the_wait_is_over():
@@ -124,7 +161,7 @@ def test_while_its_pods_run_again_the_job_says_how_the_start_before_failed():
 
 def test_a_size_that_could_not_be_had_is_no_failure_of_the_start_before():
     larger = Retry(reason="no room.", not_before=at(1), size=3, cause=RetryCause.UNSCHEDULABLE)
-    status = plan(make_job(status=started(failures=1, retry=larger)), BOTH, now=60).status
+    status = plan(make_job(status=started(failures=1, failed_size=larger)), BOTH, now=60).status
     assert "no room" not in status.condition("Ready").message
 
 
@@ -370,18 +407,19 @@ def test_ten_minutes_of_running_forget_failures():
 
 
 def test_what_is_tried_again_later_is_forgotten_ten_minutes_after_its_time_has_come():
-    status = started(failures=2, retry=Retry(reason="old", not_before=at(3000), attempt=2, size=3))
+    old = Retry(reason="old", not_before=at(3000), attempt=2, size=3, cause=RetryCause.FAILED_CREATE)
+    status = started(failures=2, failed_size=old)
     waits = plan(make_job(status=status), BOTH, now=3599)
-    assert (waits.status.failures, waits.status.retry) == (0, status.retry)
+    assert (waits.status.failures, waits.status.failed_size) == (0, old)
     assert waits.wake_at == START + 3600
-    assert plan(make_job(status=status), BOTH, now=3600).status.retry is None
+    assert plan(make_job(status=status), BOTH, now=3600).status.failed_size is None
 
 
 def test_a_job_that_lost_its_master_starts_again_at_once_although_a_larger_size_is_tried_later():
-    retry = Retry(reason="no room.", not_before=at(1500), attempt=3, size=4, cause=RetryCause.UNSCHEDULABLE)
-    lost = make_job((make_pod("worker-0"), make_pod("worker-1")), status=started(2, retry=retry))
+    failed = Retry(reason="no room.", not_before=at(1500), attempt=3, size=4, cause=RetryCause.UNSCHEDULABLE)
+    lost = make_job((make_pod("worker-0"), make_pod("worker-1")), status=started(2, failed_size=failed))
     status = plan(lost, make_grant(create=["master-0", "worker-2", "worker-3"])).status
-    assert (status.incarnation, status.retry) == (2, retry)
+    assert (status.incarnation, status.failed_size) == (2, failed)
     obs = see(make_job((), status=status), now=260)
     assert (obs.hold_until, obs.backs_off) == (0.0, False)
     again = plan(make_job((), status=status), make_grant(create=["master-0", "worker-2", "worker-3"]), now=260)
@@ -394,9 +432,13 @@ def test_a_job_whose_master_cannot_be_placed_waits_as_a_whole():
     master = make_pod("master-0", **waiting)
     job = make_job((master, make_pod("worker-0"), make_pod("worker-1")), status=started(2))
     status = plan(job, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
-    assert (status.target_replicas, status.retry.size, status.retry.cause) == (0, 1, RetryCause.UNSCHEDULABLE)
+    assert (status.target_replicas, status.failed_size.size, status.failed_size.cause) == (
+        0,
+        1,
+        RetryCause.UNSCHEDULABLE,
+    )
     obs = see(make_job((), status=status), now=210)
-    assert (obs.hold_until, obs.backs_off) == (seconds(status.retry.not_before), True)
+    assert (obs.hold_until, obs.backs_off) == (seconds(status.failed_size.not_before), True)
 
 
 def loses_a_worker(status, _now):
@@ -424,7 +466,8 @@ def test_what_goes_wrong_again_and_again_waits_longer_each_time_however_long_the
     status, now, found = started(), age, []
     for _ in waits:
         status = see(again(status, now), now=now).status
-        found.append(seconds(status.retry.not_before) - START - now if status.retry else 0)
+        waiting = status.retry or status.failed_size
+        found.append(seconds(waiting.not_before) - START - now if waiting else 0)
         now += found[-1] + 11
         status = status.model_copy(update={"replicas": 2})
     assert all(least <= wait <= 1.5 * least for least, wait in zip(waits, found, strict=True)), found
@@ -473,11 +516,11 @@ def test_the_pod_that_failed_first_is_named_and_not_one_that_only_lost_its_peer(
 def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goes_on_with_what_it_has():
     job = make_job(status=make_status(target_replicas=4), spec=make_spec(), blocked=QUOTA)
     seen = observe(job, START + 100)
-    retry = seen.status.retry
-    assert (retry.size, retry.attempt, retry.cause) == (3, 1, RetryCause.FAILED_CREATE)
-    assert START + 110 <= seconds(seen.status.retry.not_before) < START + 115
+    failed = seen.status.failed_size
+    assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
+    assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
-    assert len(seen.live) == 2
+    assert len(seen.members) == 2
     assert seen.to_delete == ()
 
 
@@ -502,17 +545,25 @@ def test_a_pod_that_waits_for_a_node_that_closes_goes_and_a_pod_that_is_lost_mea
     before = [*group(2), waiting("worker-2", "n2")]
     status = plan(make_job(before, status=started(2)), make_grant(keep=["master-0", "worker-0", "worker-1"])).status
     status = status.model_copy(update={"replicas": 4, "target_replicas": 4})
-    seen = see(make_job(before, status=status, shut_out=CLOSED))
+    seen = see(make_job(before, status=status, misplaced=CLOSED))
     assert [pod.name for pod, _ in seen.to_delete] == ["toy-worker-2"]
     assert (seen.status.replicas, seen.status.restarts, seen.status.retry) == (3, 0, None)
     assert seen.commit
-    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, shut_out=CLOSED))
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED))
     assert lost.status.restarts == 1
+
+
+def test_a_loss_is_told_of_the_pods_that_were_lost_and_not_of_those_whose_node_closed_meanwhile():
+    waits = PodStatus(name="toy-worker-2", role="worker", phase="Pending")
+    known = listed("master-0", "worker-0", "worker-1")
+    status = make_status(replicas=4, target_replicas=4, pods=[*known, waits])
+    lost = see(make_job([*group(1), waiting("worker-2", "n2")], status=status, misplaced=CLOSED)).status
+    assert (lost.history[0].message, lost.history[0].excused) == ("Lost toy-worker-1; not counted as a failure.", True)
 
 
 def test_a_torchrun_job_whose_master_has_not_started_begins_anew_when_the_master_s_node_closes():
     pods = [waiting("master-0", "n2"), make_pod("worker-0")]
-    seen = see(make_job(pods, status=make_status(), shut_out={"uid-master-0": "node n2 takes no pods any more"}))
+    seen = see(make_job(pods, status=make_status(), misplaced={"uid-master-0": "node n2 takes no pods any more"}))
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
     assert (seen.status.incarnation, seen.status.restarts, seen.status.failures) == (2, 0, 0)
 
@@ -526,9 +577,9 @@ def test_pods_on_their_way_out_are_waited_for_before_anything_is_given_up():
 def test_the_wait_for_a_refusal_to_pass_doubles_up_to_five_minutes():
     waits = []
     for attempt in (1, 3, 9, 40):
-        retry = Retry(reason="x", not_before=at(0), attempt=attempt, cause=RetryCause.FAILED_CREATE)
-        seen = observe(make_job(status=make_status(retry=retry), blocked=QUOTA), START + 100)
-        waits.append(seconds(seen.status.retry.not_before) - START - 100)
+        failed = Retry(reason="x", not_before=at(0), attempt=attempt, cause=RetryCause.FAILED_CREATE)
+        seen = observe(make_job(status=make_status(failed_size=failed), blocked=QUOTA), START + 100)
+        waits.append(seconds(seen.status.failed_size.not_before) - START - 100)
     assert all(least <= wait < 1.5 * least for least, wait in zip((20, 80, 300, 300), waits, strict=True))
 
 
@@ -540,16 +591,16 @@ def test_others_rest_from_a_job_after_three_tries_that_the_scheduler_placed_nowh
     cause: RetryCause, before: int, attempt: int
 ) -> None:
     pods = (make_pod("master-0"), make_pod("worker-0", node=None, unschedulable="no", unschedulable_since=START))
-    retry = Retry(reason="no", not_before=at(0), attempt=before, size=2, cause=cause)
-    found = observe(make_job(pods, status=make_status(retry=retry)), START + 100).status.retry
-    assert (found.attempt, takes_from(found) > 0) == (attempt, attempt == 3)
+    failed = Retry(reason="no", not_before=at(0), attempt=before, size=2, cause=cause)
+    found = observe(make_job(pods, status=make_status(failed_size=failed)), START + 100).status.failed_size
+    assert (found.attempt, may_preempt_at(found) > 0) == (attempt, attempt == 3)
 
 
 def test_two_jobs_that_stand_in_each_other_s_way_do_not_wait_equally_long():
     waits = set()
     for uid in ("5c0b2a", "77e1f0"):
         job = make_job([make_pod("master-0")], status=make_status(replicas=1), blocked=QUOTA, uid=uid)
-        waits.add(observe(job, START).status.retry.not_before)
+        waits.add(observe(job, START).status.failed_size.not_before)
     assert len(waits) == 2
 
 
@@ -639,7 +690,7 @@ def test_pods_that_a_node_refuses_are_waited_for_where_the_api_server_does_not_k
     status, now, waits = started(), 100, []
     for _ in range(5):
         pods = (make_pod("master-0"), make_pod("worker-0", node="n2", main=MainContainer(), **REFUSED))
-        status = see(make_job(pods, status=status, unkept=frozenset({"avoidedNodes"})), now=now).status
+        status = see(make_job(pods, status=status, dropped_status_fields=frozenset({"avoidedNodes"})), now=now).status
         waits.append(round(seconds(status.retry.not_before) - START - now) if status.retry else 0)
         now += max(11, waits[-1])
         status = status.model_copy(update={"replicas": 2, "avoided_nodes": []})

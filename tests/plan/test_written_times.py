@@ -69,13 +69,14 @@ def test_of_a_row_of_changes_only_those_of_the_future_happened_now():
     ],
 )
 def test_a_try_waits_no_longer_than_one_of_its_kind_can(waits, longest):
-    found = not_ahead(make_status(retry=waits), NOW).retry
+    field = "retry" if waits.cause in ("PodFailed", "PodLost") else "failed_size"
+    found = getattr(not_ahead(make_status(**{field: waits}), NOW), field)
     assert seconds(found.not_before) == NOW + longest
 
 
 def test_the_longest_wait_of_all_is_left_as_it_is():
     waits = Retry(reason="x", not_before=at(100 + 5400), attempt=9, size=2, cause=RetryCause.PODS_NOT_STARTED)
-    status = make_status(retry=waits)
+    status = make_status(failed_size=waits)
     assert not_ahead(status, NOW) is status
 
 

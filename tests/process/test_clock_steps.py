@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import MainContainer
-from elastic_operator.read.first_seen import LATE_SECONDS, MAX_KEPT, FirstSeen
+from elastic_operator.read.first_seen import LATE_NEWS_SECONDS, MAX_KEPT, FirstSeen
 from tests.plan.jobs import make_pod
 from tests.process.test_planner import START, STATUSES, World, cut_off, lost_and_kept
 
@@ -71,9 +72,9 @@ def test_a_pod_that_the_scheduler_cannot_place_is_taken_back_after_its_own_time(
     world.time_passes(30.0)
     steps(world, step)
     world.time_passes(29.0)
-    assert world.look().obs["uid-second"].live
+    assert world.look().obs["uid-second"].members
     world.time_passes(1.0)
-    assert not world.look().obs["uid-second"].live
+    assert not world.look().obs["uid-second"].members
 
 
 @BOTH_WAYS
@@ -129,7 +130,28 @@ def test_a_process_believes_old_times_at_its_first_look_only():
     assert seen.age(START - HOUR) == HOUR
     seen.first_seen.begin_look()
     assert seen.age(START - 2 * HOUR) == 0
-    assert seen.age(START - LATE_SECONDS + 1) == LATE_SECONDS - 1
+    assert seen.age(START - LATE_NEWS_SECONDS + 1) == LATE_NEWS_SECONDS - 1
+
+
+@pytest.mark.parametrize("written", [START, None], ids=["the API server's time", "no time"])
+@pytest.mark.parametrize("gated", [10.0, HOUR])
+def test_a_pod_whose_gates_went_is_unschedulable_since_then(written, gated):
+    """Kubernetes keeps the condition's time, because its status stays False: it says when the pod was created."""
+    seen = Seeing()
+    waiting = replace(make_pod(phase="Pending", bound=False), gates=("example.com/quota",))
+    assert seen.first_seen.of_pod(waiting).unschedulable_since is None
+    seen.now += gated
+    seen.first_seen.begin_look()
+    open_ = replace(waiting, gates=(), unschedulable="no room", unschedulable_since=written)
+    assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
+    seen.now += 7
+    assert seen.first_seen.of_pod(open_).unschedulable_since == START + gated
+
+
+def test_a_new_leader_counts_from_its_first_look_if_a_pod_says_nothing():
+    seen = Seeing()
+    waiting = make_pod(phase="Pending", bound=False, unschedulable="no room", unschedulable_since=None)
+    assert seen.first_seen.of_pod(waiting).unschedulable_since == START
 
 
 def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
 
 from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.errors import ClusterError, Forbidden, ServerError, Unreachable
+from elastic_operator.cluster.errors import (
+    BadRequest,
+    ClusterError,
+    Conflict,
+    Fenced,
+    Forbidden,
+    PodRefused,
+    ServerError,
+    Unreachable,
+)
 from elastic_operator.loop.writes import create
-from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator
+from elastic_operator.loop.writes.create import MAX_PODS_AT_ONCE, Creator, together
 from elastic_operator.plan.facts.decisions import CreatePod
 from tests.plan.jobs import make_job
 
@@ -79,3 +89,61 @@ async def test_of_many_pods_a_few_are_made_at_once_and_one_manifest_in_a_turn_of
     assert len(set(built)) == len(built), "two manifests were built in one turn"
     for task in tasks:
         assert isinstance(task.exception(), Unreachable)
+
+
+GRAVEST_FIRST: list[Exception] = [
+    TypeError("an error of the operator's own"),
+    PodRefused(BadRequest("unknown field", status=400), role="worker"),
+    Forbidden("exceeded quota", status=403),
+    Unreachable("no answer"),
+    Fenced("the lease is over"),
+    Conflict("the object has been modified", status=409),
+]
+
+
+async def outcome(*errors: Exception) -> Exception | None:
+    """What is raised of writes that fail with these errors, beside one that does not."""
+
+    async def write(error: Exception | None) -> None:
+        if error is not None:
+            raise error
+
+    try:
+        await together((write(error) for error in (*errors, None)), of="a/toy")
+    except Exception as raised:  # noqa: BLE001 - it is what the test looks at
+        return raised
+    return None
+
+
+@pytest.mark.parametrize(("graver", "other"), [*pairwise(GRAVEST_FIRST)], ids=repr)
+async def test_of_writes_that_fail_together_the_gravest_error_is_raised_and_the_others_are_logged(
+    caplog: pytest.LogCaptureFixture, graver: Exception, other: Exception
+) -> None:
+    caplog.set_level("INFO")
+    for errors in permutations([graver, other]):
+        caplog.clear()
+        assert await outcome(*errors) is graver
+        assert str(other) in caplog.text
+        assert str(graver) not in caplog.text
+        assert "job=a/toy" in caplog.text
+
+
+async def test_writes_that_succeed_together_raise_nothing() -> None:
+    assert await outcome() is None
+
+
+async def test_of_many_pods_that_fail_alike_one_error_is_raised_and_no_other_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    errors = [Unreachable(f"no answer for {number}") for number in range(8)]
+    assert await outcome(*errors) is errors[0]
+    assert not caplog.records
+
+
+async def test_an_error_of_the_operators_own_beside_a_graver_one_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert isinstance(await outcome(TypeError("one"), KeyError("another")), TypeError)
+    assert "Traceback" in caplog.text
+    assert "another" in caplog.text

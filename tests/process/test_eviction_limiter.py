@@ -8,10 +8,10 @@ import pytest
 
 from elastic_operator.loop.reclaim import eviction_limiter
 from elastic_operator.loop.reclaim.eviction_limiter import MINUTE, LastMinute
-from elastic_operator.plan.facts.snapshot import Taker
+from elastic_operator.plan.facts.snapshot import Preemptor
 from tests.simulate.moments import Moments
 
-ONE, OTHER = Taker("red", "one"), Taker("blue", "other")
+ONE, OTHER = Preemptor("red", "one"), Preemptor("blue", "other")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import LastOutput
-from elastic_operator.pods.failure_logs import KEPT_BYTES, READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
+from elastic_operator.pods.failure_logs import KEPT_BYTES, LOG_READ_SECONDS, WAIT_SECONDS, FailureLogs, size_of
 from tests.plan.jobs import ended, make_pod
 
 FAILED = ended(make_pod(), 1, message="what the kubelet kept")
@@ -130,7 +130,7 @@ async def test_a_namespace_whose_kubelets_hang_does_not_hold_up_another_one():
     hanging = Kubelets(seconds=3600)
     reading = Reading(hanging, namespace="team-a", **{f"job{i}": 3 for i in range(100)})
     reading.look()
-    await asyncio.sleep(READ_SECONDS / 2)
+    await asyncio.sleep(LOG_READ_SECONDS / 2)
     asked = len(hanging.asked)
     reading.logs.with_logs("other", "team-b", (FAILED,))
     await asyncio.sleep(0.01)
@@ -139,7 +139,7 @@ async def test_a_namespace_whose_kubelets_hang_does_not_hold_up_another_one():
 
 async def test_no_pod_waits_for_long_to_have_its_log_read():
     reading = Reading(Kubelets(seconds=3600), **{f"job{i}": 1 for i in range(200)})
-    await reading.until(*(f"job{i}-0" for i in range(200)), seconds=WAIT_SECONDS + READ_SECONDS + 1)
+    await reading.until(*(f"job{i}-0" for i in range(200)), seconds=WAIT_SECONDS + LOG_READ_SECONDS + 1)
     assert 8 < len(reading.kubelets.asked) < 200
     told = [
         pod.main.message for job, pods in reading.jobs.items() for pod in reading.logs.with_logs(job, "team-a", pods)
@@ -152,7 +152,7 @@ async def test_what_is_kept_of_logs_is_bounded_in_bytes():
     text = "Traceback (most recent call last):\n" + "  x\n" * 50 + "KeyError: " + "\U0001f600" * 3000
     reading = Reading(Kubelets(seconds=0.01, text=text.encode()), **{f"job{i}": 3 for i in range(200)})
     reading.look()
-    await asyncio.sleep(READ_SECONDS)
+    await asyncio.sleep(LOG_READ_SECONDS)
     assert len(reading.kubelets.asked) == 600
     assert KEPT_BYTES / 2 < sum(map(size_of, reading.logs._contents.values())) <= KEPT_BYTES
 

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from elastic_api.status import MAX_METRICS
 from elastic_operator.pods.launcher_wire import MAX_FLAGS, MAX_GIVEN_UP, MAX_METRIC, MAX_SENTENCE, read_report
 from elastic_operator.pods.master_poller import (
-    ANSWER_SECONDS,
     CALM_SECONDS,
     EAGER_SECONDS,
+    MASTER_ANSWER_SECONDS,
+    MASTER_SILENT_SECONDS,
     NEWS_OF_A_JOB,
     NEWS_OF_A_JOB_SECONDS,
     NEWS_OF_A_NAMESPACE,
     NEWS_OF_A_NAMESPACE_SECONDS,
-    SILENT_SECONDS,
     MasterPoller,
     Target,
 )
@@ -86,7 +86,7 @@ class Listener:
 
     async def news(self, *, at):
         """What is told next, which is to be so many seconds after the beginning."""
-        async with asyncio.timeout(2 * CALM_SECONDS + SILENT_SECONDS):
+        async with asyncio.timeout(2 * CALM_SECONDS + MASTER_SILENT_SECONDS):
             await self.heard.wait()
         assert time.monotonic() == at
         self.heard.clear()
@@ -189,10 +189,10 @@ async def test_masters_of_one_team_that_do_not_answer_make_no_other_teams_master
                 target = Target(f"team-{team}", "toy", "m", "127.0.0.1", 2, eager=True, port=hanging)
                 listener.poller.follow(f"{team}-{job}", target)
         listener.follow(port, namespace="honest")
-        await listener.news(at=ANSWER_SECONDS)  # all places are taken at first
+        await listener.news(at=MASTER_ANSWER_SECONDS)  # all places are taken at first
         for _ in range(20):
             await asyncio.sleep(1.5)
-            assert listener.poller.answered("job") >= time.time() - EAGER_SECONDS - ANSWER_SECONDS
+            assert listener.poller.answered("job") >= time.time() - EAGER_SECONDS - MASTER_ANSWER_SECONDS
 
 
 async def test_a_job_that_changes_once_is_heard_at_once_and_one_that_always_does_by_and_by(listener):
@@ -254,11 +254,11 @@ async def test_a_master_that_answers_no_more_is_silent_after_a_while_until_it_an
     async with launcher(SAID) as port:
         listener.follow(port)
         assert (await listener.news(at=0)).silent_since is None
-    silent = await listener.news(at=SILENT_SECONDS)
+    silent = await listener.news(at=MASTER_SILENT_SECONDS)
     assert (silent.silent_since, silent.generation) == (NOW, 5)
     async with launcher(SAID) as port:
         listener.follow(port)
-        assert (await listener.news(at=SILENT_SECONDS)).silent_since is None
+        assert (await listener.news(at=MASTER_SILENT_SECONDS)).silent_since is None
 
 
 async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
@@ -311,7 +311,7 @@ async def failing(_request):
         (redirect, EAGER_SECONDS),
         (too_much, EAGER_SECONDS),
         (endless, EAGER_SECONDS),
-        (silent, ANSWER_SECONDS + EAGER_SECONDS),
+        (silent, MASTER_ANSWER_SECONDS + EAGER_SECONDS),
         (failing, EAGER_SECONDS),
     ],
 )

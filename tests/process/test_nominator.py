@@ -63,12 +63,12 @@ async def may_go(made: Nominator) -> bool:
     return await gate()
 
 
-async def test_pods_go_once_the_taker_is_nominated() -> None:
+async def test_pods_go_once_the_preemptor_is_nominated() -> None:
     session = Answers(pod_dict("owner", phase="Pending", gpus=1, rv=2))
     made, _, told = nominator(session)
     assert await may_go(made)
     assert (session.writes, told) == (["/api/v1/namespaces/a/pods/owner/status"], ["QuotaReclaimed"])
-    assert made.rest("uid-owner") is None
+    assert made.backoff("uid-owner") is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ async def test_pods_go_once_the_taker_is_nominated() -> None:
     ],
     ids=["no answer", "refused"],
 )
-async def test_no_pod_goes_for_a_taker_that_cannot_be_nominated(answer: Exception, why: str) -> None:
+async def test_no_pod_goes_for_a_preemptor_that_cannot_be_nominated(answer: Exception, why: str) -> None:
     made, metrics, told = nominator(Answers(answer))
     assert not await may_go(made)
-    until, said = made.rest("uid-owner") or (0.0, "")
+    until, said = made.backoff("uid-owner") or (0.0, "")
     assert until > NOW
     assert said.startswith(why)
     assert (told, errors(metrics)) == ([], 0)
 
 
-async def test_an_error_about_a_taker_is_not_that_of_the_job_that_makes_way() -> None:
+async def test_an_error_about_a_preemptor_is_not_that_of_the_job_that_makes_way() -> None:
     made, metrics, _ = nominator(Answers({"metadata": "odd"}))
     assert not await may_go(made)
-    assert made.rest("uid-owner") is not None
+    assert made.backoff("uid-owner") is not None
     assert errors(metrics) == 1
 
 

@@ -14,7 +14,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import (
     CONDITION,
-    FIRST_SECONDS,
+    FIRST_AVOIDED_SECONDS,
     MAX_ANNOTATION,
     MAX_AVOIDED,
     MAX_AVOIDED_SECONDS,
@@ -24,12 +24,12 @@ from elastic_operator.cluster.reservation import (
 )
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
-from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS, MAX_REST_SECONDS
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pod import Rest
+from elastic_operator.read.pending.pending_pod import PodBackoff
 from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod
@@ -47,7 +47,7 @@ class World:
     nodes: Store[objects.Node] = field(default_factory=Store)
     pods: Store[objects.Pod] = field(default_factory=Store)
     volumes: dict[str, Any] = field(default_factory=dict)
-    rest: dict[str, Rest] = field(default_factory=dict)
+    backoff: dict[str, PodBackoff] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
     revision: int = 100
 
@@ -62,8 +62,8 @@ class World:
             nodes=self.nodes,
             clock=ServerClock(),
             volumes=lambda *_: self.volumes,
-            bulkhead=Bulkhead(),
-            rest=lambda uid: self.rest.get(uid),
+            quarantine=Quarantine(),
+            backoff=lambda uid: self.backoff.get(uid),
             makes_way=lambda node: node in self.emptied,
         )
 
@@ -176,8 +176,7 @@ def test_a_volume_that_every_node_reaches_is_no_obstacle():
 
 def test_a_reservation_names_its_node_until_its_time_is_over():
     world = World()
-    reservation = Reservation("n2", NOW - 1, NOW + 30)
-    world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
+    world.pod(nominated="n2", reservation=Reservation("n2", NOW - 1, NOW + 30))
     pod = world.look()
     assert (pod.reserved, pod.nominated, may_go_to(pod)) == ("n2", "", ["n1", "n2"])
     assert (world.pending_pods.expired, world.pending_pods.again_at) == ((), NOW + 30)
@@ -186,14 +185,23 @@ def test_a_reservation_names_its_node_until_its_time_is_over():
     assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
 
 
+def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_has_run_out():
+    world = World()
+    reservation = Reservation("n2", NOW - 1, NOW + 30)
+    world.pod(nominated="n2", reservation=reservation, said="0/2 nodes are available: 2 Insufficient cpu.")
+    assert world.look().reserved == "n2"
+    assert world.pending_pods.look(NOW + 30) == ()
+    assert [pod.metadata.uid for pod in world.pending_pods.expired] == ["u"]
+
+
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     once = Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30)
     twice = Reservation("n2", NOW, NOW, once.avoid).ran_out(NOW + 100)
-    assert once.avoid == {"n2": Avoided(NOW + 30 + FIRST_SECONDS, 1)}
-    assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_SECONDS, 2)}
+    assert once.avoid == {"n2": Avoided(NOW + 30 + FIRST_AVOIDED_SECONDS, 1)}
+    assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_AVOIDED_SECONDS, 2)}
     world = World()
     world.pod(reservation=once)
-    pod, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_SECONDS)
+    pod, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_AVOIDED_SECONDS)
     assert (may_go_to(pod), may_go_to(later)) == (["n1"], ["n1", "n2"])
 
 
@@ -203,10 +211,10 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
     third = msgspec.structs.replace(second, node="n3").ran_out(NOW)
     fourth = msgspec.structs.replace(third, node="n3").ran_out(NOW)
     found = [one.rests_until for one in (first, second, third, fourth)]
-    assert found == [0.0, 0.0, NOW + FIRST_REST_SECONDS, NOW + 2 * FIRST_REST_SECONDS]
+    assert found == [0.0, 0.0, NOW + FIRST_FUTILE_SECONDS, NOW + 2 * FIRST_FUTILE_SECONDS]
     world = World()
     world.pod(reservation=msgspec.json.encode(third).decode())
-    pod, later = world.look(NOW + FIRST_REST_SECONDS - 1), world.look(NOW + FIRST_REST_SECONDS)
+    pod, later = world.look(NOW + FIRST_FUTILE_SECONDS - 1), world.look(NOW + FIRST_FUTILE_SECONDS)
     assert (bool(pod.unplannable), later.unplannable) == (True, "")
 
 
@@ -219,7 +227,7 @@ def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_do
 
 def test_no_pod_rests_for_longer_than_a_day_whatever_is_written():
     world = World()
-    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_REST_SECONDS)).decode())
+    world.pod(reservation=msgspec.json.encode(Reservation(rests_until=NOW + 2 * MAX_FUTILE_SECONDS)).decode())
     assert not world.look().unplannable
 
 
@@ -341,16 +349,16 @@ def test_while_its_room_is_not_free_a_pod_is_nominated_again_only_if_somebody_co
 
 
 def test_a_pod_that_could_not_be_nominated_is_let_alone_for_a_while():
-    world = World(rest={"u": Rest(NOW + 30, "it cannot be nominated: forbidden")})
+    world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: forbidden")})
     world.pod()
     assert world.look().unplannable == "it cannot be nominated: forbidden"
     assert world.pending_pods.again_at == NOW + 30
-    world.rest.clear()
+    world.backoff.clear()
     assert world.look().unplannable == ""
 
 
 def test_what_the_scheduler_promised_is_kept_though_the_pod_could_not_be_nominated_by_us():
-    world = World(rest={"u": Rest(NOW + 30, "it cannot be nominated: no quorum")})
+    world = World(backoff={"u": PodBackoff(NOW + 30, "it cannot be nominated: no quorum")})
     world.pod(nominated="n1")
     pod = world.look()
     assert (pod.nominated, pod.promised, pod.unplannable) == ("n1", True, "")

@@ -17,7 +17,7 @@ from elastic_operator.plan.facts.snapshot import Resources
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.plain_pods import PlainPodQuotas
-from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
 from tests.plan.allocate.world import GPU, make_node, make_snapshot, make_team
@@ -213,7 +213,7 @@ async def test_a_write_that_fails_is_tried_again_without_news_and_logged_once(
     await asyncio.sleep(60)
     assert here.limit("a") == "8"
     first, second, third = here.api.moments["POST"]
-    assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
+    assert second - first == third - second == BETWEEN_SECONDS + UPKEEP_RETRY_SECONDS
     assert len([record for record in caplog.records if record.name == upkeep.__name__]) == 1
 
 
@@ -230,7 +230,7 @@ async def test_without_the_lease_nothing_is_written(here: World, session: Sessio
     await asyncio.sleep(60)
     assert here.writes == []
     session.remaining = lambda: 60.0
-    await asyncio.sleep(BETWEEN_SECONDS + RETRY_SECONDS)
+    await asyncio.sleep(BETWEEN_SECONDS + UPKEEP_RETRY_SECONDS)
     assert here.limit("a") == "8"
 
 

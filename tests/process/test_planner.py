@@ -25,6 +25,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
+from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
@@ -32,7 +33,7 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.read import bulkhead
+from elastic_operator.read import quarantine
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -84,11 +85,11 @@ class World:
     def new_world(self) -> StoredWorld:
         clock = self.clock = ServerClock(monotonic=lambda: self.now)
         clock.offset = 0.0
-        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, bulkhead=bulkhead.Bulkhead())
+        reader = Reader(self.stores, self.ledger, self.settings, clock=clock, quarantine=quarantine.Quarantine())
         logs = FailureLogs(None, lambda _: "pytorch", lambda: None)
         passed = {
-            "may_take": lambda job: job.name not in self.refused,
-            "may_not_take": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
+            "may_preempt": lambda job: job.name not in self.refused,
+            "may_not_preempt": lambda: (frozenset(f"uid-{name}" for name in self.refused), frozenset()),
         }
         return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
 
@@ -419,6 +420,20 @@ def test_what_nothing_changed_of_is_the_same_object_as_before():
     assert world.look().snapshot is not before.snapshot
 
 
+def test_a_job_whose_object_is_another_one_but_says_the_same_is_not_observed_again():
+    world = World()
+    world.node("n1", 4, True, False)
+    world.job("first", 3, STATUSES[2], "")
+    world.pod("first", "master-0", "n1", "Running", False, True)
+    world.look()
+    before, body = world.look(), world.stores.jobs.get("uid-first")
+    metadata = msgspec.structs.replace(body.metadata, resource_version=world._next())
+    world.stores.jobs.observe(msgspec.structs.replace(body, metadata=metadata))
+    after = world.look()
+    assert after.obs["uid-first"] is before.obs["uid-first"]
+    assert after.snapshot is before.snapshot
+
+
 def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pass_to_pass():
     world = World()
     world.node("n1", 4, True, False)
@@ -427,7 +442,7 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
     world.pod("first", "worker-0", "n1", "Running", False, True)
     world.refused.add("first")
     (demand,) = world.look().snapshot.jobs
-    assert not demand.takes
+    assert not demand.may_preempt
     world.time_passes(1.0)
     before, since = world.look(), world.stored.reader.external_changes.since
     world.time_passes(1.0)
@@ -437,14 +452,29 @@ def test_a_job_whose_pods_are_refused_and_that_has_ended_changes_nothing_from_pa
 
 def test_a_job_that_raised_takes_from_others_again_as_soon_as_its_time_is_over(monkeypatch):
     time = SimpleNamespace(passed=0.0)
-    monkeypatch.setattr(bulkhead, "time", SimpleNamespace(monotonic=lambda: time.passed))
+    monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: time.passed))
     world = two_jobs(masters=True)
     world.look()
-    world.stored.set_aside("uid-first", ValueError("no"), given=True)
-    time.passed += bulkhead.FIRST_SECONDS
-    assert [demand.takes for demand in world.look().snapshot.jobs] == [False, True]
-    time.passed += bulkhead.TAKES_NOTHING_SECONDS
-    assert [demand.takes for demand in world.look().snapshot.jobs] == [True, True]
+    world.stored.quarantine("uid-first", ValueError("no"), given=True)
+    time.passed += quarantine.FIRST_FAULT_SECONDS
+    assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [False, True]
+    time.passed += quarantine.NO_PREEMPTION_SECONDS
+    assert [demand.may_preempt for demand in world.look().snapshot.jobs] == [True, True]
+
+
+def test_pods_of_a_job_that_is_set_aside_count_as_used_if_it_has_no_demand_and_the_log_says_why(monkeypatch, caplog):
+    def fail(*_: object) -> None:
+        raise LookupError("no demand of these pods")
+
+    caplog.set_level("DEBUG")
+    world = two_jobs(masters=True)
+    world.look()
+    world.stored.quarantine("uid-first", ValueError("no"))
+    monkeypatch.setattr(demands, "demand_in_quarantine", fail)
+    caplog.clear()
+    assert [demand.uid for demand in world.look().snapshot.jobs] == ["uid-second"]
+    assert "job=default/first" in caplog.text
+    assert "LookupError: no demand of these pods" in caplog.text
 
 
 def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_although_nothing_of_it_has_changed(
@@ -693,7 +723,7 @@ def test_a_job_that_cannot_be_read_any_more_has_its_pods_as_members_and_asks_for
     world.look()
     world.job("first", 3, STATUSES[2], "", minReplicas=9)
     snapshot = world.look().snapshot
-    assert [(len(job.members), job.sizes, job.takes) for job in snapshot.jobs] == [(1, (1,), False)]
+    assert [(len(job.members), job.sizes, job.may_preempt) for job in snapshot.jobs] == [(1, (1,), False)]
     assert not snapshot.nodes[0].used.get(GPU, 0)
 
 
@@ -706,4 +736,4 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [obs.job.around.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
+    assert [obs.job.context.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]

@@ -11,7 +11,7 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.policies.resolve import Policy
 from elastic_operator.read import policies
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.quarantine import Quarantine
 
 
 def policy(name: str, **spec: Any) -> objects.CustomObject:
@@ -24,7 +24,7 @@ def read(*bodies: objects.CustomObject) -> tuple[policies.Policies, list[str]]:
     known: Store[objects.CustomObject] = Store()
     for body in bodies:
         known.observe(body)
-    return policies.Policies(known, Store(), flavors=("default",), bulkhead=Bulkhead(counted.append)), counted
+    return policies.Policies(known, Store(), flavors=("default",), quarantine=Quarantine(counted.append)), counted
 
 
 def raises_at_two(some: tuple[Policy, ...], *more: Any, **settings: Any) -> Any:

@@ -18,11 +18,11 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.planner import Decisions, Observed
 from elastic_operator.plan.policies.report import Overview, PolicyRef
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.policies import Policies
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
-from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, RETRY_SECONDS
+from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS
 from tests.api.policies import make_flavor, make_policy
 from tests.cluster_unit.fake_api import FakeApi, at_rest
 from tests.kit.tasks import running
@@ -73,7 +73,7 @@ async def here(api: FakeApi, session: Session) -> AsyncIterator[World]:
     store: Store[objects.CustomObject] = Store()
     statuses = PolicyStatuses(session, store, now=lambda: NOW)
     async with running(statuses.run()) as task:
-        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], bulkhead=Bulkhead()))
+        yield World(api, store, statuses, Policies(store, Store(), flavors=["default"], quarantine=Quarantine()))
         assert not task.done()
 
 
@@ -182,7 +182,7 @@ async def test_a_write_that_fails_is_tried_again_without_news(here: World, code:
     await asyncio.sleep(60)
     assert here.used("a") == 2
     first, second, third = here.api.moments["PATCH"]
-    assert second - first == third - second == BETWEEN_SECONDS + RETRY_SECONDS
+    assert second - first == third - second == BETWEEN_SECONDS + UPKEEP_RETRY_SECONDS
 
 
 async def test_one_policy_whose_status_cannot_be_worked_out_does_not_keep_the_others(here: World):
@@ -247,7 +247,7 @@ async def test_without_the_lease_nothing_is_written_and_nothing_is_logged(
     await asyncio.sleep(60)
     assert here.writes == 0
     session.remaining = lambda: 60.0
-    await asyncio.sleep(BETWEEN_SECONDS + RETRY_SECONDS)
+    await asyncio.sleep(BETWEEN_SECONDS + UPKEEP_RETRY_SECONDS)
     assert here.used("a") == 2
     assert not [r for r in caplog.records if r.name == upkeep.__name__]
 

@@ -10,7 +10,7 @@ from elastic_api.status import QueuePlace, Training
 from elastic_operator.loop.forecast import queue_positions
 from elastic_operator.loop.forecast.queue_positions import (
     LOOK_SECONDS,
-    MAX_AT_ONCE,
+    MAX_WRITES_AT_ONCE,
     MORE_SECONDS,
     STARTS_SECONDS,
     TOLD_SECONDS,
@@ -79,7 +79,7 @@ def _ending(left: float, now: float):
     """The running job, whose script says so."""
     training = Training(estimated_remaining_seconds=int(left), last_updated_time=at(now))
     job = make_facts(uid="runs", status=make_status(training=training))
-    return Observation(job, job.status, live=(make_pod(),))
+    return Observation(job, job.status, members=(make_pod(),))
 
 
 def crowd(count: int):
@@ -89,10 +89,10 @@ def crowd(count: int):
 
 def test_of_5000_jobs_those_in_front_hear_first_and_so_many_at_a_time(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(5000)
-    assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_AT_ONCE]]
+    assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_WRITES_AT_ONCE]]
     told = life.live([RUNS, *jobs], 300)
     assert len(told) <= 300 / MORE_SECONDS
-    assert told == [job.uid for job in jobs[MAX_AT_ONCE : MAX_AT_ONCE + len(told)]]
+    assert told == [job.uid for job in jobs[MAX_WRITES_AT_ONCE : MAX_WRITES_AT_ONCE + len(told)]]
 
 
 def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> None:
@@ -170,6 +170,6 @@ def test_a_job_that_gets_its_pods_is_judged_at_its_start_and_has_no_place_meanwh
 def test_a_new_leader_leaves_places_as_they_are_written_until_it_has_looked(monkeypatch) -> None:
     life, place = Life(monkeypatch), QueuePlace(position=7)
     assert life.positions.queue_place("w0000", written=place) == place
-    life.look([RUNS, *crowd(MAX_AT_ONCE + 1)])
-    assert life.positions.queue_place(f"w{MAX_AT_ONCE:04}", written=place) == place
+    life.look([RUNS, *crowd(MAX_WRITES_AT_ONCE + 1)])
+    assert life.positions.queue_place(f"w{MAX_WRITES_AT_ONCE:04}", written=place) == place
     assert life.positions.queue_place("other", written=place) is None

@@ -13,8 +13,8 @@ import pytest
 from elastic_operator.cluster.apply import LONG_LOG_BYTES
 from elastic_operator.cluster.errors import Unreachable
 from elastic_operator.plan.facts.job import Survivors
-from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, FailureLogs
-from elastic_operator.pods.survivor_logs import AGAIN_SECONDS, BEFORE_SECONDS, SurvivorLogs
+from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, FailureLogs
+from elastic_operator.pods.survivor_logs import BEFORE_SECONDS, READ_AGAIN_SECONDS, SurvivorLogs
 from tests.build.groups import said_by
 from tests.plan.jobs import group
 
@@ -102,19 +102,19 @@ async def test_nothing_is_shown_where_one_of_them_says_otherwise(others: dict[st
 
 async def test_a_group_that_stands_still_costs_one_log_every_five_seconds():
     reading = Reading(said_by(*NAMES, "toy-worker-2"))
-    assert not await reading.read(10 * AGAIN_SECONDS - 1)
+    assert not await reading.read(10 * READ_AGAIN_SECONDS - 1)
     assert Counter(reading.kubelets.asked) == {NAMES[0]: 10}
 
 
 async def test_the_logs_of_all_are_read_once_as_long_as_the_group_is_the_same():
     reading = Reading(said_by(*NAMES))
-    assert await reading.read(10 * AGAIN_SECONDS - 1)
+    assert await reading.read(10 * READ_AGAIN_SECONDS - 1)
     assert Counter(reading.kubelets.asked) == {NAMES[0]: 10, NAMES[1]: 1, NAMES[2]: 1}
     reading.kubelets.logs.update(said_by(*NAMES, port=40_001))
-    assert await reading.read(2 * AGAIN_SECONDS)
+    assert await reading.read(2 * READ_AGAIN_SECONDS)
     assert Counter(reading.kubelets.asked)[NAMES[1]] == 2
     reading.kubelets.logs.update(said_by(*NAMES, "toy-worker-2"))
-    assert not await reading.read(2 * AGAIN_SECONDS)
+    assert not await reading.read(2 * READ_AGAIN_SECONDS)
 
 
 async def test_a_few_logs_of_a_job_are_read_at_once():
@@ -126,7 +126,7 @@ async def test_a_few_logs_of_a_job_are_read_at_once():
 
 async def test_a_kubelet_that_hangs_shows_nothing_and_is_asked_again():
     reading = Reading({}, seconds=3600)
-    assert not await reading.read(READ_SECONDS + AGAIN_SECONDS + 1)
+    assert not await reading.read(LOG_READ_SECONDS + READ_AGAIN_SECONDS + 1)
     assert reading.kubelets.asked == [NAMES[0]] * 2
 
 

@@ -27,7 +27,7 @@ def held(gangs: WholeGangs, waiting: dict[str, dict[str, PendingPod | None]], no
     """The pods that are held back: each is on its own and takes nothing."""
     instead = gangs.without_unsettled(waiting, now)
     assert not any(pod.gang for pod in instead.values())
-    return {uid for uid, pod in instead.items() if not pod.takes}
+    return {uid for uid, pod in instead.items() if not pod.may_preempt}
 
 
 def test_a_gang_is_held_back_until_it_has_not_grown_for_a_second() -> None:
@@ -60,7 +60,7 @@ def test_a_pod_alone_of_its_job_is_no_gang() -> None:
     gangs = WholeGangs()
     assert held(gangs, gang(1), NOW) == {"g0"}
     (alone,) = gangs.without_unsettled(gang(1), SETTLED).values()
-    assert (alone.gang, alone.takes) == ("", True)
+    assert (alone.gang, alone.may_preempt) == ("", True)
     assert gangs.note_served(frozenset(), frozenset({"g"}), SETTLED) == []
     assert held(gangs, gang(1), SETTLED) == set()
 
@@ -111,8 +111,8 @@ def test_a_gang_for_which_there_is_no_room_rests_longer_each_time_and_one_that_h
     times, now = [], float(ceil(SETTLED))
     for _ in range(8):
         assert held(gangs, large, now) == set()
-        rest_first = gangs.note_served(frozenset(), tried, now)
-        assert rest_first == ([] if times else [frozenset(large["g"])])
+        first_backoffs = gangs.note_served(frozenset(), tried, now)
+        assert first_backoffs == ([] if times else [frozenset(large["g"])])
         times.append(gangs.again_at - now)
         assert len(held(gangs, large, now)) == 64
         now = gangs.again_at

@@ -33,9 +33,9 @@ from tests.simulate.facts import (
 )
 from tests.simulate.operators import Operator
 from tests.simulate.policies import read_policies
+from tests.simulate.preemptors import promised
 from tests.simulate.reclaims import Reclaims
 from tests.simulate.server import Server
-from tests.simulate.takers import promised
 from tests.simulate.violation import require
 from tests.simulate.wire import Write
 

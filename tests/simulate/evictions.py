@@ -30,8 +30,8 @@ from tests.simulate.facts import (
     terminating,
 )
 from tests.simulate.policies import read_policies
+from tests.simulate.preemptors import Preemptor, preemptors, promised
 from tests.simulate.server import Server
-from tests.simulate.takers import Taker, promised, takers
 from tests.simulate.violation import require
 
 
@@ -48,7 +48,7 @@ class Evictions:
         self.deleted = {pod["metadata"]["uid"] for pod in deleted}
         self.taken = [pod for pod in deleted if self._is_taken(pod)]
         self.room_is_held = any(job.uid in self.jobs and self._starves(snapshot, job) for job in snapshot.jobs)
-        self.takers = takers(server, self.policies, self.jobs, allocation)
+        self.preemptors = preemptors(server, self.policies, self.jobs, allocation)
         self.stopped = [uid for uid in self.members if self._is_stopped(uid)]
 
     def _starves(self, snapshot: Snapshot, job: JobDemand) -> bool:
@@ -140,7 +140,7 @@ class Evictions:
         bound = [pod for pod in self.taken if node_of(pod)]  # any other one waits for room that was taken before it
         taken = [pod for pod in bound if requests_of(pod)[GPU] == 1]
         shapes = {uid: requests_of(job["spec"]["template"]) for uid, job in self.jobs.items()}
-        if any(taker.requests["cpu"] > 1 for taker in self.takers):
+        if any(preemptor.requests["cpu"] > 1 for preemptor in self.preemptors):
             return  # it may take several pods to make room for one
         coming = sum(
             len(grant.assignment.create) * shapes[uid][GPU] for uid, grant in self.allocation.items() if uid in shapes
@@ -191,16 +191,19 @@ class Evictions:
             self._was_beyond_its_guarantee(team, flavor, largest)
 
     def _gives_way(self, job: Body) -> None:
-        gaining = self._takers(_flavor(job))
+        gaining = self._preemptors(_flavor(job))
         require(gaining, f"{name_of(job)} is stopped, and nobody gets anything")
-        if all(taker.team == self._team(job) for taker in gaining):
+        if all(preemptor.team == self._team(job) for preemptor in gaining):
             turns = self._team(job) in self.policies.in_turns
-            higher = any(taker.priority >= priority_of(job) + (not turns) for taker in gaining)
-            require(higher, f"{name_of(job)} is stopped for {[taker.name for taker in gaining]}, of no higher priority")
+            higher = any(preemptor.priority >= priority_of(job) + (not turns) for preemptor in gaining)
+            require(
+                higher,
+                f"{name_of(job)} is stopped for {[preemptor.name for preemptor in gaining]}, of no higher priority",
+            )
 
     def _was_beyond_its_guarantee(self, team: str, flavor: str, largest: int) -> None:
         """Unless somebody of the team itself may have taken it; `largest` is what went together at most."""
-        if any(team in self.policies.path(taker.team) for taker in self._takers(flavor)):
+        if any(team in self.policies.path(preemptor.team) for preemptor in self._preemptors(flavor)):
             return
         guaranteed = self.policies.rule(team, flavor).guaranteed
         used = self._use(team, flavor, leaving=False) + self._to_be_nominated(team, flavor)
@@ -216,9 +219,9 @@ class Evictions:
         ours = [pod for pod in planned if pod["metadata"]["namespace"] in members and flavor_of(pod) == flavor]
         return sum(gpus_of(pod) for pod in ours if name_of(pod) not in nominated)
 
-    def _takers(self, flavor: str) -> list[Taker]:
+    def _preemptors(self, flavor: str) -> list[Preemptor]:
         """Those who get something of that flavor."""
-        return [taker for taker in self.takers if taker.flavor == flavor]
+        return [preemptor for preemptor in self.preemptors if preemptor.flavor == flavor]
 
     def _team(self, job: Body) -> str:
         return self.policies.team(job["metadata"]["namespace"])

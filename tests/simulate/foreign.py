@@ -6,7 +6,7 @@ from tests.simulate import server as kinds
 from tests.simulate.demand import Demand
 from tests.simulate.facts import FLAVORS, ended, name_of, node_of, nominated_for, owner_of, terminating
 from tests.simulate.policies import NAMESPACES, read_policies
-from tests.simulate.takers import promised
+from tests.simulate.preemptors import promised
 from tests.simulate.world import World
 
 MOST_FOREIGN = 10

@@ -11,10 +11,10 @@ from unittest.mock import patch
 from elastic_operator.cluster import clock as server_clock
 from elastic_operator.cluster import events
 from elastic_operator.loop import controller, reason_messages, reconciler
-from elastic_operator.loop.reclaim import eviction_limiter, making_way, trials
+from elastic_operator.loop.reclaim import dry_runs, eviction_gate, eviction_limiter
 from elastic_operator.loop.writes import dispatch, status_times
 from elastic_operator.loop.writes import failed_writes as backoff
-from elastic_operator.read import bulkhead
+from elastic_operator.read import quarantine
 from tests.kit.virtual_time import START
 
 
@@ -44,14 +44,14 @@ class Moments:
             for module in (
                 server_clock,
                 events,
-                bulkhead,
+                quarantine,
                 controller,
                 dispatch,
-                making_way,
+                eviction_gate,
                 eviction_limiter,
                 reconciler,
                 status_times,
-                trials,
+                dry_runs,
                 reason_messages,
             )
         ]

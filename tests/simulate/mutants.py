@@ -13,23 +13,23 @@ from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
-from elastic_operator.plan.allocation import assignments, roster, rounds, state
+from elastic_operator.plan.allocation import assignments, queues, rounds, state
 from elastic_operator.plan.allocation.accounts import Account, apart
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption import candidates, preempt
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Unit, preempt_units
-from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.rules import Preemption
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Nomination, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import JobDemand, Node, PendingPod, PodShape, Snapshot
 from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
-from elastic_operator.plan.job.set_aside import plan_aside
+from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.policies.resolve import Policy
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.policies import Policies
+from elastic_operator.read.quarantine import Quarantine
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]
@@ -130,10 +130,10 @@ def _master_goes_first(member: Any) -> tuple[bool, int, str]:
     return member.role == "master", member.index, member.uid
 
 
-def _one_too_many(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
+def _one_too_many(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:
     """Beside those that must go, one more worker of a job that loses some."""
     units = list(units)
-    preempt_units(state, taker, units)
+    preempt_units(state, preemptor, units)
     entry = units[0].entry
     if entry.spare and entry.kept:
         state.release(entry, entry.kept[-1])
@@ -143,9 +143,9 @@ def _always(*_args: Any, **_more: Any) -> bool:
     return True
 
 
-def _only_for_guarantees(taking: Taking, giver: Account, _gpus: int, **_more: Any) -> bool:
-    ours, theirs = apart(taking.taker, giver)
-    within = all(account.used + taking.need <= account.guaranteed for account in ours)
+def _only_for_guarantees(preemption: Preemption, victim_account: Account, _gpus: int, **_more: Any) -> bool:
+    ours, theirs = apart(preemption.preemptor, victim_account)
+    within = all(account.used + preemption.need <= account.guaranteed for account in ours)
     return within and all(account.used > account.guaranteed for account in theirs)
 
 
@@ -156,25 +156,25 @@ def _nothing_is_done(*_args: Any) -> None:
 # -- what is done for foreign pods -----------------------------------------------------------------------------------
 
 
-class _Unasked(Taking):
+class _Unasked(Preemption):
     """May take whatever there is."""
 
     def may(self, *_args: Any, **_more: Any) -> bool:
         """Always."""
         return True
 
-    def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
+    def victim_accounts(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """Everybody."""
-        return frozenset(accounts) - {self.taker}
+        return frozenset(accounts) - {self.preemptor}
 
-    def copy(self) -> Taking:
+    def copy(self) -> Preemption:
         """Another one that may."""
-        return _Unasked(self.taker, self.need, growing=self.growing)
+        return _Unasked(self.preemptor, self.need, growing=self.growing)
 
 
-def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> Taking | None:
-    kind, taker = _Unasked if candidates._taker.is_pending_pod else Taking, candidates._taker.account
-    return kind(taker, need, growing=candidates._growing) if taker else None
+def _foreign_pods_are_not_asked(candidates: Candidates, need: int) -> Preemption | None:
+    kind, preemptor = _Unasked if candidates._preemptor.is_pending_pod else Preemption, candidates._preemptor.account
+    return kind(preemptor, need, growing=candidates._growing) if preemptor else None
 
 
 def _nominates_later(nominator: Nominator, job_uid: str) -> None:
@@ -185,7 +185,7 @@ def _nominates_later(nominator: Nominator, job_uid: str) -> None:
             await asyncio.sleep(0)
         return await nominator._nominate(nomination)
 
-    for nomination in nominator._by_giver.get(job_uid, ()):
+    for nomination in nominator._by_victim_job.get(job_uid, ()):
         if not nomination.reserved and nomination.uid not in nominator._writing:
             nominator._start(nomination.uid, later(nomination))
 
@@ -201,21 +201,21 @@ def _holds_for_ever(reservation: Reservation, _now: float) -> bool:
 # -- an operator of which one object's errors are not kept from the others ------------------------------------------
 
 
-def _raises(_bulkhead: Bulkhead, _kind: str, _uid: str, _name: str, error: Exception, **_more: Any) -> Any:
+def _raises(_quarantine: Quarantine, _kind: str, _uid: str, _name: str, error: Exception, **_more: Any) -> Any:
     raise error
 
 
-def _unguarded(_bulkhead: Bulkhead, _kind: str, _uid: str, _name: str, work: Callable[[], Any]) -> Any:
+def _unguarded(_quarantine: Quarantine, _kind: str, _uid: str, _name: str, work: Callable[[], Any]) -> Any:
     return work()
 
 
-def _never_over(bulkhead: Bulkhead, uid: str, version: object = None) -> Any:
-    known = bulkhead._faults.get(uid)
+def _never_over(quarantine: Quarantine, uid: str, version: object = None) -> Any:
+    known = quarantine._faults.get(uid)
     return known if known is not None and known.version == version else None
 
 
 def _untold(job: Job, release: Collection[str], now: float) -> Plan:
-    return replace(plan_aside(job, release, now), status=job.status)
+    return replace(plan_in_quarantine(job, release, now), status=job.status)
 
 
 def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
@@ -223,13 +223,15 @@ def _without_spec(_policies: Policies, policy: Policy, fault: str) -> Policy:
 
 
 GUARDS: Mapping[str, Mutant] = {
-    "an error at one object is everybody's": _instead((Bulkhead, "set_aside", _raises)),
-    "an error at one node or waiting pod is everybody's": _instead((Bulkhead, "attempt", _unguarded)),
+    "an error at one object is everybody's": _instead((Quarantine, "quarantine", _raises)),
+    "an error at one node or waiting pod is everybody's": _instead((Quarantine, "attempt", _unguarded)),
     "it is not found out for whom an allocation raises": _instead((planner.Planner, "_blame", _nothing_is_done)),
-    "who is set aside is never tried again": _instead((Bulkhead, "fault", _never_over)),
-    "a job that is set aside keeps its GPUs from all others": _instead((demands, "demand_aside", _nothing_is_done)),
-    "a job that is set aside is given more": _instead((demands, "demand_aside", lambda last, _pods: last)),
-    "a job that is set aside does not say so": _instead((planner, "plan_aside", _untold)),
+    "who is set aside is never tried again": _instead((Quarantine, "fault", _never_over)),
+    "a job that is set aside keeps its GPUs from all others": _instead(
+        (demands, "demand_in_quarantine", _nothing_is_done)
+    ),
+    "a job that is set aside is given more": _instead((demands, "demand_in_quarantine", lambda last, _pods: last)),
+    "a job that is set aside does not say so": _instead((planner, "plan_in_quarantine", _untold)),
     "a policy that is set aside holds no more": _instead((Policies, "_stand_in", _without_spec)),
     "pods on a node that is set aside count as nothing": _instead((Nodes, "_closed", _nothing_is_done)),
 }
@@ -249,18 +251,18 @@ MUTANTS: Mapping[str, Mutant] = {
     "weights are ignored": _quotas(lambda quota: replace(quota, weight=1)),
     "the tiers of teams are ignored": _teams(lambda team: replace(team, priority=0)),
     "namespaces without a policy are teams of their own": _told(_without_the_default_policy),
-    "nothing is taken for a fair share": _instead((Taking, "may", _only_for_guarantees)),
+    "nothing is taken for a fair share": _instead((Preemption, "may", _only_for_guarantees)),
     "jobs that are not preemptible are": _jobs(lambda job: replace(job, preemptible=True)),
     "any size will do": _jobs(_of_any_size),
     "a job starts with less than its minimum": _instead((reconcile, "_can_start", _always)),
     "the order of the input decides": _told(_as_old_as_they_come),
-    "everybody may take from everybody": _instead((Taking, "may", _always)),
+    "everybody may take from everybody": _instead((Preemption, "may", _always)),
     "whole jobs are taken whatever their priority": _instead((candidates.Candidates, "_may_go_whole", _always)),
     "more is taken than is needed": _instead(
         (preempt, "preempt_units", _one_too_many), (rounds, "give_back", _nothing_is_done)
     ),
     "nothing is taken for foreign pods": _told(lambda snapshot: replace(snapshot, pending_pods=())),
-    "foreign pods need no right": _instead((Candidates, "taking", _foreign_pods_are_not_asked)),
+    "foreign pods need no right": _instead((Candidates, "preemption", _foreign_pods_are_not_asked)),
     "foreign pods need only GPUs": _requests(lambda request: replace(request, shape=_bare(request.shape))),
     "victims go before the pod is nominated": _instead((Nominator, "gate", _nominates_later)),
     "victims go and nobody is nominated": _instead((Nominator, "gate", _nothing_is_done)),
@@ -269,7 +271,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the scheduler's own preemption is done twice": _requests(lambda request: replace(request, preempts=False)),
     "a place is kept for ever": _instead((Reservation, "holds", _holds_for_ever)),
     "masters go first": _instead(
-        *((module, "keep_order", _master_goes_first) for module in (roster, state, assignments))
+        *((module, "keep_order", _master_goes_first) for module in (queues, state, assignments))
     ),
     **GUARDS,
 }

@@ -76,7 +76,7 @@ class Operator:
             clock=self.wire.clock,
             poller=MasterPoller(now=self.wire.clock.time, changed=lambda: None),
             fresh=lambda: True,
-            on_plan=self.times.see_plan,
+            times=self.times,
         )
         self._hear_all(dice)
 
@@ -123,8 +123,8 @@ class Operator:
         """One pass, and what it started, to its end; returns the seconds until the next is due by itself."""
         wait = self.controller.run_pass()
         for _ in range(MOST_TURNS):
-            loop, trials = self.controller, self.controller.trials._running
-            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or trials or self.logs._reading):
+            loop, dry_runs = self.controller, self.controller.dry_runs._running
+            if not (loop.reconciler.dispatcher._busy or loop.nominator._writing or dry_runs or self.logs._reading):
                 break
             await asyncio.sleep(0)
         else:

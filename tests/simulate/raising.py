@@ -15,8 +15,8 @@ from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.read import convert, jobs, policies, shapes, specs
-from elastic_operator.read.bulkhead import MAX_ASIDE_SECONDS, TAKES_NOTHING_SECONDS
 from elastic_operator.read.pending import pending_pods
+from elastic_operator.read.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator
@@ -92,8 +92,8 @@ class Raising:
         A job that raised at what it was given takes nothing from others for a while.
         """
         now, station = self.server.moments.passed, self._broken.pop(name)
-        until = now + min(MAX_ASIDE_SECONDS, now - self._since[name] + FIRST_SECONDS)
-        self._until[name] = until + (TAKES_NOTHING_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
+        until = now + min(MAX_QUARANTINE_SECONDS, now - self._since[name] + FIRST_SECONDS)
+        self._until[name] = until + (NO_PREEMPTION_SECONDS if station in AT_WHAT_IS_GIVEN else 0.0)
 
     def tried_again(self) -> bool:
         """Whether the operator has surely tried again all for which nothing raises any more; they count as the rest."""

@@ -30,9 +30,9 @@ from tests.simulate.facts import (
     terminating,
 )
 from tests.simulate.policies import read_policies
+from tests.simulate.preemptors import promised
 from tests.simulate.rights import ByFairShare
 from tests.simulate.server import Server
-from tests.simulate.takers import promised
 from tests.simulate.violation import require
 from tests.simulate.wire import Write
 

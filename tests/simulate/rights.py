@@ -48,7 +48,7 @@ class ByGuarantee:
 
 
 class ByFairShare:
-    """Use within the fair share; who stays no lower than the taker must give. Both at every level.
+    """Use within the fair share; who stays no lower than the preemptor must give. Both at every level.
 
     What flooring leaves over is not handed out here: a share may be one more than this, so one is left open.
     """
@@ -68,7 +68,7 @@ class ByFairShare:
         return all(used[one] + need <= min(self.shares[one], self._limit(one)) for one in judged)
 
     def takes(self, team: str, need: int, victim: str, gpus: int, used: Used) -> bool:
-        """Beyond its guarantee, and surely no lower than the taker afterwards, wherever the two are apart."""
+        """Beyond its guarantee, and surely no lower than the preemptor afterwards, wherever the two are apart."""
         ours, theirs = self.policies.apart(team, victim), self.policies.apart(victim, team)
         if any(used[one] <= self._rule(one).guaranteed for one in theirs):
             return False

@@ -11,7 +11,7 @@ from tests.simulate import server as kinds
 from tests.simulate.facts import node_of, terminating
 from tests.simulate.operators import SETTINGS
 from tests.simulate.server import Body
-from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
+from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
 from tests.simulate.world import METRICS, World
 
 
@@ -115,7 +115,7 @@ def test_of_two_large_ones_both_go_on_in_slices_and_neither_waits_for_the_other(
         lived(story)
 
 
-def test_many_small_takers_are_served_as_many_in_a_minute_as_may_go_in_all() -> None:
+def test_many_small_preemptors_are_served_as_many_in_a_minute_as_may_go_in_all() -> None:
     async def story(world: World) -> None:
         teams(world, red=8)
         await world.advance(30)
@@ -221,7 +221,7 @@ def test_by_default_a_gang_without_a_guarantee_for_which_most_of_a_cluster_would
     lived(story)
 
 
-def test_many_small_takers_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
+def test_many_small_preemptors_of_a_team_get_no_more_in_a_minute_than_one_large_and_another_team_is_served() -> None:
     async def story(world: World) -> None:
         teams(world, nodes=8, red=12, blue=3)
         await world.advance(30)
@@ -286,7 +286,7 @@ def test_a_large_reclaim_whose_pods_go_one_after_the_other_is_not_stopped_halfwa
         await world.advance(30)
         uid = second["metadata"]["uid"]
         world.operator.controller.reconciler.dispatcher.failed_writes.add(
-            world.operator.controller.reconciler.making_way._seen[uid].job,
+            world.operator.controller.reconciler.eviction_gate._seen[uid].job,
             Unreachable("no answer"),
             world.moments.monotonic() + 20,
         )

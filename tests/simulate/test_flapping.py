@@ -18,8 +18,8 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.read import job_contexts
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
-from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
 from tests.simulate.test_eviction_limits import Evicted, limited_by
+from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
 from tests.simulate.world import World
 
 MINUTE = 60.0

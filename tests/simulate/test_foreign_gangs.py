@@ -7,8 +7,8 @@ import pytest
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.server import Body
-from tests.simulate.test_bulkheads import add_job, add_policy, lived, pods_of
 from tests.simulate.test_eviction_limits import Evicted
+from tests.simulate.test_quarantine import add_job, add_policy, lived, pods_of
 from tests.simulate.world import World
 
 NODES, GPUS = 12, 4

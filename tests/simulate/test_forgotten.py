@@ -14,19 +14,18 @@ from elastic_operator.cluster.events import EventRecorder
 from elastic_operator.cluster.store import Store
 from elastic_operator.loop.controller import Controller
 from elastic_operator.metrics import Metrics
-from elastic_operator.metrics.times import JobTimes
 from elastic_operator.read.pending.gang_places import GangPlaces
 from tests.simulate import server as kinds
 from tests.simulate.moments import Moments
-from tests.simulate.test_bulkheads import add_job, lived, pods_of
 from tests.simulate.test_eviction_limits import teams
+from tests.simulate.test_quarantine import add_job, lived, pods_of
 from tests.simulate.world import World
 
 OF_OTHERS = (Controller, GangPlaces, Metrics)
 """These forget other things than jobs."""
 
 
-NOT_BY_JOB = (Store, EventRecorder, JobTimes)
+NOT_BY_JOB = (Store, EventRecorder)
 """These forget by number or time, or outlive a leader's loop (docs/internals.md)."""
 
 
@@ -35,6 +34,7 @@ def parts_of(thing: Any) -> list[Any]:
     found, left = dict[int, Any](), [thing]
     while left:
         one = left.pop()
+        one = getattr(one, "__self__", one)  # of a method, the object
         if id(one) not in found and type(one).__module__.startswith("elastic_operator."):
             found[id(one)] = one
             left += getattr(one, "__dict__", {}).values()
@@ -90,7 +90,7 @@ def test_what_is_gone_is_a_key_of_nothing_that_lives_between_passes() -> None:
         pods = pods_of(world, gone)
         assert len(pods) == 4
         uids = {one["metadata"]["uid"] for one in (gone, *pods)}
-        assert any(place.endswith(".roster._by_uid") for place in places_of(uids, world.operator.controller))
+        assert any(place.endswith(".queues._by_uid") for place in places_of(uids, world.operator.controller))
         world.server.remove(kinds.JOBS, gone)
         await world.advance(1800)
         assert pods_of(world, stays)

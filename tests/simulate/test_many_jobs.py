@@ -16,7 +16,7 @@ from elastic_operator.read.pending import pending_pods as waiting_pods
 from tests.simulate import server as kinds
 from tests.simulate.facts import owner_of
 from tests.simulate.policies import NAMESPACES
-from tests.simulate.test_bulkheads import lived
+from tests.simulate.test_quarantine import lived
 from tests.simulate.world import World
 
 JOBS, AT_ONCE = 10, 3

@@ -10,10 +10,18 @@ import pytest
 
 from tests.simulate import server as kinds
 from tests.simulate.server import Body
-from tests.simulate.test_bulkheads import add_job, lived, pods_of
+from tests.simulate.test_quarantine import add_job, lived, pods_of
 from tests.simulate.world import World
 
-SINCE = ("totalFailures", "checkpointAtFailure", "stepAtFailure", "activeSeconds", "activeSince", "avoidedNodes")
+SINCE = (
+    "totalFailures",
+    "checkpointAtFailure",
+    "stepAtFailure",
+    "activeSeconds",
+    "activeSince",
+    "avoidedNodes",
+    "failedSize",
+)
 """Fields of a job's status that the release before does not know."""
 
 

@@ -219,7 +219,8 @@ def what_there_is(photo: Photo) -> str:
         status, spec = job.get("status", {}), job["spec"]
         told = [f"{c['type']}={c['status']} {c['reason']}: {c.get('message')}" for c in status.get("conditions", [])]
         sizes = f"{status.get('replicas')} of {spec['minReplicas']}..{spec['maxReplicas']}"
-        lines.append(f"job {job['metadata']['namespace']}/{name_of(job)} {sizes} {told} {status.get('retry', '')}")
+        waits = [status[field] for field in ("retry", "failedSize") if field in status]
+        lines.append(f"job {job['metadata']['namespace']}/{name_of(job)} {sizes} {told} {waits}")
     for pod in photo.all(kinds.PODS):
         meta = pod["metadata"]
         ways = f"{pod['status'].get('phase')} at {place_of(pod)} ({node_of(pod)})"

@@ -40,7 +40,7 @@ def recorded(demand: JobDemand, **more: Any) -> RecordedJob:
         created=demand.created,
         status=status,
         spec=_spec(demand),
-        around=JobContext(priority=demand.priority),
+        context=JobContext(priority=demand.priority),
         pods=tuple(_pod(demand, member) for member in demand.members),
     )
     shape = JobShape(demand.master, demand.worker, demand.flavor, demand.flavor_problem, demand.pod_priorities)

@@ -9,7 +9,7 @@ from math import inf
 from elastic_api.status import LastFailure
 from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import LastOutput
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
@@ -30,7 +30,7 @@ class Limited(Unlimited):
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(
-            gpus, 3, {"pod": Taker("a", "job")}, frozenset({EvictionLimit.FOR_ONE}), Taker("b", "other"), 2
+            gpus, 3, {"pod": Preemptor("a", "job")}, frozenset({EvictionLimit.PER_TEAM}), Preemptor("b", "other"), 2
         )
 
 

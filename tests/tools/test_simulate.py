@@ -192,7 +192,7 @@ def test_a_policy_that_is_added_leaves_the_others_as_they_are(desk):
 def test_a_policy_that_is_applied_again_is_replaced_and_keeps_its_age(desk):
     manifest = policy("speech", "team-b", "team-c", flavors=[{"name": "default", "guaranteed": 3}])
     teams, team_of = changed_teams(desk, shared(), manifest)
-    assert teams["speech"] == Team("speech", uid="uid-speech", created=3.0, quotas={"default": Quota(guaranteed=3)})
+    assert teams["speech"] == Team("speech", created=3.0, quotas={"default": Quota(guaranteed=3)})
     assert team_of == {"team-a": "vision", "team-b": "speech", "team-c": "speech"}
 
 

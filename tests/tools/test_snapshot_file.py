@@ -25,7 +25,7 @@ from elastic_operator.plan.facts.job import (
     MainContainer,
     OwnPod,
     Provisioning,
-    Quiet,
+    Undisturbed,
 )
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Goodput, GroupChange, Report
@@ -36,9 +36,9 @@ from elastic_operator.plan.facts.snapshot import (
     Node,
     PendingPod,
     PodShape,
+    Preemptor,
     Snapshot,
     Taint,
-    Taker,
     Toleration,
 )
 from elastic_operator.plan.facts.team import Flavor, Quota, Team
@@ -106,7 +106,8 @@ STATUSES = st.sampled_from(
         JobStatus(
             incarnation=3,
             start_time=NOON,
-            retry=Retry(reason="it failed", not_before=NOON, size=2, waits_for="Nodes", cause=RetryCause.POD_FAILED),
+            retry=Retry(reason="it failed", not_before=NOON, cause=RetryCause.POD_FAILED),
+            failed_size=Retry(reason="no room", not_before=NOON, size=2, cause=RetryCause.UNSCHEDULABLE),
             last_failure=LastFailure(time=NOON, pod="p", exit_code=-9, log_tail=["one"]),
             conditions=[Condition(type="Ready", status="False", reason="Failed", last_transition_time=NOON)],
         ),
@@ -126,21 +127,21 @@ JOBS = facts(
     spec=SPECS,
     pods=some(PODS),
     provisioning=maybe(facts(Provisioning)),
-    heard=facts(JobReports, report=maybe(REPORTS), group=maybe(facts(Group))),
-    around=facts(
+    reports=facts(JobReports, report=maybe(REPORTS), group=maybe(facts(Group))),
+    context=facts(
         JobContext,
         unready=st.dictionaries(WORDS, TIMES, max_size=2),
         disruption=maybe(facts(Disruption)),
-        quiet=maybe(facts(Quiet)),
+        undisturbed=maybe(facts(Undisturbed)),
     ),
 )
 JOB_SHAPES = facts(JobShape, master=SHAPES, worker=SHAPES)
-TAKERS = st.builds(Taker, WORDS, WORDS)
+PREEMPTORS = st.builds(Preemptor, WORDS, WORDS)
 EVICTION_LIMITS = facts(
     EvictionLimits,
-    gone=st.dictionaries(WORDS, TAKERS, max_size=2),
+    gone=st.dictionaries(WORDS, PREEMPTORS, max_size=2),
     firm=st.frozensets(st.sampled_from(EvictionLimit)),
-    first=maybe(TAKERS),
+    first=maybe(PREEMPTORS),
 )
 SETTINGS = facts(
     Snapshot,
@@ -187,7 +188,7 @@ def test_sets_are_written_in_order_so_that_equal_recordings_have_equal_files():
 
 def test_a_file_says_what_it_is_and_leaves_out_what_goes_without_saying():
     document = json.loads(snapshot_file.encode(make_recording([make_node("n1")], [])))
-    assert (document["kind"], document["version"]) == ("World", 3)
+    assert (document["kind"], document["version"]) == ("World", 4)
     assert document["world"]["nodes"][0]["name"] == "n1"
     assert "unschedulable" not in document["world"]["nodes"][0]
 
@@ -229,11 +230,11 @@ def with_job(**fields):
             "f: kind: 'Snapshot': is version 1 of a snapshot, which has",
         ),
         (lambda d: d | {"kind": "Snapshot", "version": 1}, "take it again, or read it with the release that wrote it"),
-        (lambda d: d | {"version": 2}, "f: version: 2: must be 3; take the snapshot with this version"),
-        (lambda d: d | {"version": True}, "f: version: True: must be 3"),
+        (lambda d: d | {"version": 2}, "f: version: 2: must be 4; take the snapshot with this version"),
+        (lambda d: d | {"version": True}, "f: version: True: must be 4"),
         (lambda _: [1], "f: kind: None: must be World"),
         (lambda d: d | {"more": 1}, "f: is no snapshot: Object contains unknown field `more`"),
-        (lambda d: {"kind": d["kind"], "version": 3}, "missing required field `world`"),
+        (lambda d: {"kind": d["kind"], "version": 4}, "missing required field `world`"),
         (lambda d: d | {"world": d["world"] | {"now": "noon"}}, "f: is no snapshot: world.now: Expected"),
         (lambda d: d | {"world": d["world"] | {"nodez": []}}, "f: world.nodez: must be absent"),
         (
@@ -253,9 +254,9 @@ def test_what_is_no_recording_is_refused_with_the_field_and_the_remedy(change, m
 
 
 def test_a_time_that_never_comes_is_a_number_in_the_file():
-    recording = make_recording([], [recorded(make_job("a"), around=JobContext(unready={"n1": -inf}))])
+    recording = make_recording([], [recorded(make_job("a"), context=JobContext(unready={"n1": -inf}))])
     (job,) = json.loads(snapshot_file.encode(recording))["world"]["jobs"]
-    assert job["facts"]["around"]["unready"] == {"n1": -snapshot_file.NEVER}
+    assert job["facts"]["context"]["unready"] == {"n1": -snapshot_file.NEVER}
 
 
 def test_a_spec_that_was_read_is_the_same_object_of_the_api():

@@ -10,7 +10,8 @@ from typing import Any
 
 from elastic_operator.cluster.errors import ClusterError, Expired
 from elastic_operator.cluster.session import Session
-from elastic_operator.job_feed import JOBS, EndlessPauses, Take
+from elastic_operator.job_feed import JOBS, NO_JOB, Take
+from elastic_operator.kopf_host import EndlessPauses
 
 FOR_EVER = 1e9
 
@@ -20,7 +21,7 @@ class KopfEndedError(Exception):
 
 
 class Kopf:
-    """Lists and watches all jobs over `session`."""
+    """Watches all jobs over `session`; its lists have none."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -36,9 +37,9 @@ class Kopf:
                 continue
 
     async def _list(self, take: Take) -> str:
-        listed = await self._patiently(lambda: self._session.get(JOBS))
-        for job in listed["items"]:
-            take(None, job)
+        listed = await self._patiently(lambda: self._session.get(JOBS, params=NO_JOB))
+        assert not listed["items"]
+        take(None, {})
         revision: str = listed["metadata"]["resourceVersion"]
         return revision
 

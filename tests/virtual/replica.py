@@ -39,7 +39,7 @@ class Replica:
 
     async def _live(self, settings: Settings, who: str) -> None:
         async with self._connect() as session:
-            feed = JobFeed(_connection(), session, Store(), host=lambda *_: Kopf(session))
+            feed = JobFeed(session, Store(), Kopf(session))
             self.process = Process(settings, session, Metrics(), feed, who=who)
             await self.process.run_until(self._has_stopped(), elect=self._elect)
 

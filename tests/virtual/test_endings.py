@@ -168,7 +168,7 @@ def holds_gpus(why: dict[str, str], seconds: float, told: str) -> tuple[Row, ...
 
 def tried_for(attempt: int) -> Fact:
     """The job has not started so many times."""
-    return lambda world: world.status("toy").get("retry", {}).get("attempt", 0) == attempt
+    return lambda world: world.status("toy").get("failedSize", {}).get("attempt", 0) == attempt
 
 
 BACK_OFF: Story = (

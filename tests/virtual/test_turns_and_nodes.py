@@ -103,7 +103,7 @@ def pods_that_ask(count: int) -> Fact:
     """So many pods wait for a node, pinned to none; each was made when it was due."""
 
     def look(world: ProcessWorld) -> bool:
-        pods, due = world.pods("toy"), world.status("toy").get("retry", {}).get("notBefore", "")
+        pods, due = world.pods("toy"), world.status("toy").get("failedSize", {}).get("notBefore", "")
         return len(pods) == count and all(
             "affinity" not in pod["spec"]
             and not pod["spec"].get("nodeName")
@@ -168,7 +168,7 @@ IN_VAIN: Story = (
     Row(
         "with a back-off",
         comes=(
-            lambda world: {"waitsFor": "Nodes", "attempt": 1}.items() <= world.status("toy")["retry"].items(),
+            lambda world: {"waitsFor": "Nodes", "attempt": 1}.items() <= world.status("toy")["failedSize"].items(),
             condition("toy", "FullSize", "NodeSelectorUnsatisfied", "New nodes are requested from 20"),
         ),
     ),
@@ -183,7 +183,9 @@ NODES: Story = (
 MEANWHILE: Story = (
     *IN_VAIN,
     Row(
-        "a node comes", (nodes(1, 4),), (settled("toy", 2), lambda world: world.status("toy")["retry"]["attempt"] == 1)
+        "a node comes",
+        (nodes(1, 4),),
+        (settled("toy", 2), lambda world: world.status("toy")["failedSize"]["attempt"] == 1),
     ),
 )
 ROOM: Story = (

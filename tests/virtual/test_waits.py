@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.waiting import UNSEEN_SECONDS
+from elastic_operator.plan.job.pending_reasons import UNSEEN_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import node_of
 from tests.simulate.violation import require

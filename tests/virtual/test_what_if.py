@@ -162,7 +162,7 @@ def test_a_namespace_that_asks_a_lot_is_answered_at_its_rate_and_another_one_at_
     def at_the_rate(most: int) -> Fact:
         return lambda world: answered(world) <= most
 
-    most = what_ifs.MAX_AT_ONCE + 1
+    most = what_ifs.MAX_QUESTIONS_AT_ONCE + 1
     tell(
         (
             BUSY,

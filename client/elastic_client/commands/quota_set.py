@@ -263,7 +263,8 @@ async def _remark(cluster: Cluster, policy: str, namespaces: Collection[str]) ->
     others = [one for one in (await cluster.get(COLLECTION))["items"] if one["metadata"]["name"] != policy]
     for name in namespaces:
         if also := [one["metadata"]["name"] for one in others if name in (one["spec"].get("namespaces") or ())]:
-            screen.note(f"note: policy {also[0]} names {name}, too: a namespace belongs to the oldest that names it")
+            whose = "the oldest that names it, or the first by name"
+            screen.note(f"note: policy {also[0]} names {name}, too: a namespace belongs to {whose}")
         try:
             await cluster.get(f"/api/v1/namespaces/{name}")
         except ClientError as error:

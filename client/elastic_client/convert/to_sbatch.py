@@ -73,7 +73,7 @@ def is_elastic(spec: JobSpec) -> bool:
 
 
 def _options(name: str, spec: JobSpec) -> Iterator[str]:
-    fewest, most = spec.sizes()[0], spec.sizes()[-1]
+    fewest, most = spec.minimum, spec.sizes()[-1]
     yield f"--job-name={name}"
     yield f"--nodes={fewest}-{most}" if fewest < most else f"--nodes={most}"
     asked = _asked(spec)
@@ -224,7 +224,7 @@ def _export(variable: Variable) -> str:
 
 def _place(spec: JobSpec, name: str) -> Place:
     size = '"$SLURM_JOB_NUM_NODES"'
-    nnodes = f'"{spec.sizes()[0]}:$SLURM_JOB_NUM_NODES"' if is_elastic(spec) else size
+    nnodes = f'"{spec.minimum}:$SLURM_JOB_NUM_NODES"' if is_elastic(spec) else size
     own = {ENV_JOB_NAME: name, ENV_JOB_UID: '"$SLURM_JOB_ID"'}
     return Place(nnodes, '"$head_node:$port"', '"$head_node"', '"$port"', RUN_ID, size, own=own)
 

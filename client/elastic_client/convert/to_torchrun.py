@@ -83,7 +83,7 @@ def _alone(line: JobLine, name: str) -> str:
 
 
 def _meeting(line: JobLine, spec: JobSpec, name: str, number: int, host: str, index: int) -> str:
-    fewest = spec.sizes()[0]
+    fewest = spec.minimum
     nnodes = f"{fewest}:{number}" if fewest < number else str(number)
     conf = f"is_host={int(index == 0)}"
     place = Place(

@@ -31,9 +31,9 @@ def service_name(job_name: str) -> str:
 def secret_name(job_name: str, uid: str, *, old: bool = False) -> str:
     """The Secret by which the pods of an Elastic job know each other (97).
 
-    With the uid in its name, a job does not take the Secret of an earlier job of its name that was just deleted: that
-    goes with the earlier job. `old` is the name in older releases, without the uid; pods with a token from there must
-    be met.
+    The uid keeps a job from using the Secret of an earlier job of that name, which is about to be garbage-collected.
+    `old`: the name in older releases, without the uid. Pods that have their token from such a Secret must be able to
+    meet the others.
     """
     return f"{job_name}-elastic" if old else f"{job_name}-elastic-{uid}"
 
@@ -44,7 +44,7 @@ def rendezvous_id(uid: str, incarnation: int) -> str:
 
 
 def owned_metadata(job: Owner, name: str) -> dict[str, Any]:
-    """The metadata of an object that is made for the job: found by the job's labels, and gone with the job."""
+    """The metadata of an object that is made for the job: it has the job's labels, and is deleted with the job."""
     return {
         "name": name,
         "namespace": job.namespace,

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.facts.times import doubled
 
+LASTING_SECONDS = 60.0
+"""If work went on for this long, its end counts as new trouble."""
+
 
 @dataclass(slots=True)
 class Backoff:
@@ -16,8 +19,13 @@ class Backoff:
     most: float = 30.0
     failures: int = 0
 
-    def next(self, *, at_least: float | None = None) -> float:
-        """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for."""
+    def next(self, *, at_least: float | None = None, worked: float = 0.0) -> float:
+        """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for.
+
+        Work that goes on until it fails did so for `worked` seconds.
+        """
+        if worked >= LASTING_SECONDS:
+            self.reset()
         self.failures += 1
         seconds = doubled(self.first, self.most, self.failures)
         return max(seconds, min(at_least or 0.0, self.most)) * random.uniform(1.0, 1.2)

@@ -1,7 +1,8 @@
 """Where the API server is and how this process proves its identity, from a kubeconfig or from inside a pod.
 
-The official client reads the configuration, because kubeconfigs have many forms, exec plug-ins among them (3). The
-session gets only what it needs: an address, a TLS context, and an Authorization header that is renewed in time.
+The official client reads kubeconfigs, because they have many forms, exec plug-ins among them (3); a pod's own files
+are read here (174). The session gets only what it needs: an address, a TLS context, and an Authorization header that
+is renewed in time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubernetes.client import Configuration
-from kubernetes.config import incluster_config, kube_config
-
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet puts what a pod needs to know to ask the API server."""
 TOKEN_SECONDS = 60.0
 """Service account tokens are rotated well before they end. client-go, too, reads them once a minute."""
 
@@ -64,40 +64,21 @@ def load_connection(kubeconfig: str | None = None, *, context: str | None = None
     Blocks: it reads files and may run the exec plug-in that the kubeconfig names.
 
     Raises:
-        kubernetes.config.ConfigException: there is none of these, or it cannot be read.
+        kubernetes.config.ConfigException: there is no kubeconfig, or it cannot be read.
+        OSError: the pod has no service account.
     """
-    if kubeconfig is None and context is None and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
-        return _in_cluster()
-    configuration = Configuration()
-    kube_config.load_kube_config(  # type: ignore[no-untyped-call]
-        config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-    )
-    return _connection(configuration, lambda: configuration.get_api_key_with_prefix("BearerToken"))
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    if kubeconfig is None and context is None and host:
+        return _in_cluster(host, os.environ["KUBERNETES_SERVICE_PORT"])
+    from elastic_operator.cluster import kubeconfigs
+
+    return kubeconfigs.connection_of(kubeconfig, context)
 
 
-def _in_cluster() -> Connection:
-    configuration = Configuration()
-    incluster_config.load_incluster_config(  # type: ignore[no-untyped-call]
-        client_configuration=configuration, try_refresh_token=False
-    )
-    token = Path(incluster_config.SERVICE_TOKEN_FILENAME)
-    return _connection(configuration, lambda: f"Bearer {token.read_text().strip()}")
-
-
-def _connection(configuration: Configuration, read: Callable[[], str | None]) -> Connection:
+def _in_cluster(host: str, port: str) -> Connection:
+    token, authority = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
     return Connection(
-        base_url=configuration.host.rstrip("/"),
-        credentials=Credentials(read),
-        tls=_tls(configuration) if configuration.host.startswith("https") else None,
-        server_hostname=configuration.tls_server_name,
+        base_url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        credentials=Credentials(lambda: f"Bearer {token.read_text().strip()}"),
+        tls=ssl.create_default_context(cadata=authority.read_text()),
     )
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

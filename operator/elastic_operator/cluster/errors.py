@@ -6,6 +6,7 @@ Callers catch the classes that they can act on. Everything else is an `ApiError`
 # ruff: noqa: N818 - the names are the API's own reasons
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -16,7 +17,10 @@ _MAX_SHOWN = 200
 
 
 class Remedy(Enum):
-    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged."""
+    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged.
+
+    The later an error's remedy stands here, the graver it is (`gravity`).
+    """
 
     DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
     NEXT_LEADER = "this process writes no more; it is not reported"
@@ -144,6 +148,16 @@ def may_have_happened(error: ClusterError) -> bool:
     return error.status in {502, 504} or "etcdserver: request timed out" in error.message
 
 
+def gravity(error: BaseException) -> int:
+    """How grave an error is among those of several writes: the highest is the one to act on.
+
+    An error that time mends must not hide one that a person has to mend, nor any of them an error of the operator's
+    own, or a cancellation.
+    """
+    remedies = list(Remedy)
+    return remedies.index(error.remedy) if isinstance(error, ClusterError) else len(remedies)
+
+
 _MAY_CHANGE = ("webhook", "denied request")
 """What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
 
@@ -201,16 +215,24 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
         kind = AlreadyExists
-    details = body.get("details") or {}
+    details = body.get("details")
+    if not isinstance(details, Mapping):
+        details = {}  # a gateway in between puts a list there
     if kind is NotFound and not details.get("name"):
         kind = NotServed
-    named = details.get("retryAfterSeconds")
     return kind(
         str(body.get("message") or "no message"),
         status=status,
         reason=reason,
-        retry_after=retry_after if retry_after is not None else (float(named) if named else None),
+        retry_after=retry_after if retry_after is not None else _positive(details.get("retryAfterSeconds")),
     )
+
+
+def _positive(seconds: object) -> float | None:
+    """The seconds, if they are a number above zero that a float can hold."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    return float(seconds) if 0 < seconds <= sys.float_info.max else None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -76,7 +76,9 @@ class Elector:
         self._namespace, self._name = namespace, name
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._timing = timing or Timing()
-        self._leading = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once the API server has said who leads, or could not be asked."""
+        self._leading, self._since = asyncio.Event(), math.inf
         self._lease: dict[str, Any] | None = None
         self._seen_revision = ""
         self._seen_at = 0.0
@@ -91,9 +93,10 @@ class Elector:
         """Seconds for which this process may still write; zero or less if it does not lead."""
         return self.deadline - _since_boot()
 
-    async def wait_until_leading(self) -> None:
-        """Return once this process leads."""
+    async def wait_until_leading(self) -> float:
+        """Return once this process leads; returns since when (monotonic): nobody else writes from then on."""
         await self._leading.wait()
+        return self._since
 
     def beat(self) -> None:
         """The work goes on. The loop that does it must call this every few seconds."""
@@ -119,12 +122,13 @@ class Elector:
     async def _release(self) -> None:
         """Let the next replica take over at once."""
         try:
-            self._lease = await self._read()
-            if self._lease is not None and _spec(self._lease).get("holderIdentity") == self.identity:
-                await self._put(self._lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+            lease = await self._read()
+            if lease is not None and _spec(lease).get("holderIdentity") == self.identity:
+                await self._put(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
                 logger.info("lease released identity=%s", self.identity)
-        except ClusterError as error:
-            logger.warning("lease not released, the next leader waits for its end reason=%s", error)
+        except Exception as error:
+            text = "lease not released, the next leader waits for its end reason=%s"
+            logger.warning(text, error, exc_info=_unexpected(error))
 
     async def _acquire(self) -> None:
         backoff = Backoff(first=self._timing.poll_seconds, most=_POLL_AGAIN_SECONDS)
@@ -134,12 +138,15 @@ class Elector:
                     break
                 backoff.reset()
                 pause = self._timing.poll_seconds * random.uniform(0.8, 1.2)
-            except ClusterError as error:
-                pause = backoff.next(at_least=error.retry_after)
+            except Exception as error:
+                pause = backoff.next(at_least=error.retry_after if isinstance(error, ClusterError) else None)
                 level = logging.WARNING if backoff.failures == 1 else logging.DEBUG
-                logger.log(level, "lease not read or taken, tried until it can be reason=%s", error)
+                text = "lease not read or taken, tried until it can be reason=%s"
+                logger.log(level, text, error, exc_info=_unexpected(error))
+            self._work.call_soon_threadsafe(self.known.set)
             await asyncio.sleep(pause)
         logger.info("leading identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
+        self._work.call_soon_threadsafe(self.known.set)
         self._work.call_soon_threadsafe(self._leading.set)
 
     async def _try_to_acquire(self) -> bool:
@@ -149,6 +156,9 @@ class Elector:
         if lease is not None and not self._is_free(lease):
             self._note_holder(_spec(lease)["holderIdentity"])
             return False
+        self._since = (
+            time.monotonic()
+        )  # it was free already, and who took it meanwhile would be in the way of the claim
         try:
             await self._claim(lease)
         except (Conflict, AlreadyExists):
@@ -192,9 +202,10 @@ class Elector:
             except _TakenError:
                 logger.error("lease lost: another holds it identity=%s", self.identity)  # noqa: TRY400
                 return
-            except (ClusterError, TimeoutError) as error:
-                reason = error if isinstance(error, ClusterError) else "no answer in time"
-                logger.warning("lease not renewed remaining=%.1fs reason=%s", self.remaining(), reason)
+            except Exception as error:
+                reason = "no answer in time" if isinstance(error, TimeoutError) else error
+                text = "lease not renewed remaining=%.1fs reason=%s"
+                logger.warning(text, self.remaining(), reason, exc_info=_unexpected(error))
                 wait = self._timing.retry_seconds
             if not self.is_leader:
                 logger.error("lease lost: not renewed in time identity=%s", self.identity)
@@ -208,10 +219,10 @@ class Elector:
             await self._claim(self._lease)
         except (Conflict, NotFound, AlreadyExists):
             # An answer of ours was lost, somebody annotated or deleted the Lease, or somebody took it.
-            self._lease = await self._read()
-            if self._lease is not None and _spec(self._lease).get("holderIdentity") != self.identity:
+            lease = await self._read()
+            if lease is not None and _spec(lease).get("holderIdentity") != self.identity:
                 raise _TakenError from None
-            await self._claim(self._lease)
+            await self._claim(lease)
 
     async def _claim(self, lease: Mapping[str, Any] | None) -> None:
         """Write the Lease as ours. The time counts from before the request, because nobody knows when it was carried
@@ -224,7 +235,7 @@ class Elector:
         spec = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._timing.lease_seconds),
-            "acquireTime": old["acquireTime"] if held else now,
+            "acquireTime": (held and old.get("acquireTime")) or now,  # the field is optional
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions") or 0) + (0 if held or lease is None else 1),
         }
@@ -273,6 +284,11 @@ def _since_boot() -> float:
 def micro_time(epoch: float) -> str:
     """Epoch seconds as the API's MicroTime: RFC 3339 in UTC with microseconds."""
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    """The error if it is the operator's own: the log then has its traceback."""
+    return None if isinstance(error, ClusterError | TimeoutError) else error
 
 
 def _spec(lease: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from elastic_operator.cluster.session import Session
 
 PATH = "/metrics"
 ALLOWED_SECONDS = 60.0
-REFUSED_SECONDS = 10.0
+ACCESS_REFUSED_SECONDS = 10.0
 """How long an answer is valid."""
 OUTAGE_SECONDS = 900.0
 """How long a permission is valid while the API server does not answer."""
@@ -63,7 +63,7 @@ class MetricsAccess:
             return NO_TOKEN
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         verdict, age = self._known(digest)
-        if verdict is not None and age < (ALLOWED_SECONDS if verdict == LET_IN else REFUSED_SECONDS):
+        if verdict is not None and age < (ALLOWED_SECONDS if verdict == LET_IN else ACCESS_REFUSED_SECONDS):
             return verdict
         async with nullcontext() if verdict == LET_IN else self._strangers:
             try:

@@ -54,6 +54,8 @@ class Namespaced(Generic[T]):
             for reflector in self._each:
                 group.create_task(reflector.run())
 
-    async def catch_up(self) -> None:
-        """Make the store at least as new as this call; tries until the server answers."""
-        await asyncio.gather(*(reflector.catch_up() for reflector in self._each))
+    async def catch_up(self, since: float | None = None) -> None:
+        """Make the store at least as new as `since` (monotonic), by default this call; tries until the server
+        answers.
+        """
+        await asyncio.gather(*(reflector.catch_up(since) for reflector in self._each))

@@ -177,6 +177,12 @@ class SchedulingGroup(Struct, frozen=True):
     pod_group_name: str = ""
 
 
+class SchedulingGate(Struct, frozen=True):
+    """A scheduling gate: no scheduler looks at the pod while it has one."""
+
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     """spec of a pod."""
 
@@ -191,7 +197,7 @@ class PodSpec(Struct, frozen=True):
     topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
     volumes: tuple[Volume, ...] | None = None
     resource_claims: tuple[Anything, ...] | None = None
-    scheduling_gates: tuple[Anything, ...] | None = None
+    scheduling_gates: tuple[SchedulingGate, ...] | None = None
     scheduling_group: SchedulingGroup | None = None
     scheduler_name: str = ""
     priority: int | None = None

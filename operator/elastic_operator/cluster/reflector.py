@@ -110,6 +110,8 @@ class Reflector(Generic[T]):
         self._highest = 0
         self._silences = 0
         self._running = False
+        self._as_of = float("-inf")
+        """When the last complete list was asked for (monotonic): the store is at least as new."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -141,14 +143,17 @@ class Reflector(Generic[T]):
                 self._revision = ""
                 await self._pause(error)
 
-    async def catch_up(self) -> None:
-        """Make the store at least as new as this call, whatever the watch does. Tries until the server answers."""
+    async def catch_up(self, since: float | None = None) -> None:
+        """Make the store at least as new as `since` (monotonic), by default this call, whatever the watch does. Tries
+        until the server answers.
+        """
+        since = time.monotonic() if since is None else since
         backoff = Backoff()
         if self._running:
             await waited_for(self.synced, FIRST_LIST_SECONDS)
         while True:
             try:
-                if not (self.synced.is_set() and await self._is_up_to_date()):
+                if self._as_of <= since and not (self.synced.is_set() and await self._is_up_to_date()):
                     await self._list()
             except ClusterError as error:
                 if self._is_absent(error):
@@ -199,7 +204,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         self.stats.relists += self.synced.is_set()
-        floor = self._newest()
+        floor, began = self._newest(), time.monotonic()
         seen: set[str] = set()
         anew: list[T] = []
         async for page in pages(self._session, self.path, params=self._params, size=self._page):
@@ -217,7 +222,7 @@ class Reflector(Generic[T]):
             self.store.reset(anew, within=self._namespace)
         else:
             self.store.observe_list(seen, revision, within=self._namespace)
-        self._absent = False
+        self._absent, self._as_of = False, began
         self._advance(revision)
         self.synced.set()
 

@@ -19,11 +19,11 @@ from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
+from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.plan.facts.useless_tries import MAX_REST_SECONDS, rest_seconds
 from elastic_worker import contract
 
-FIRST_SECONDS = 60.0
+FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
 """How long a node on which a reservation ran out is left alone: at first, and doubled each time up to the longest."""
 _MAX_TIMES = 10
@@ -70,9 +70,9 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """The nodes to leave alone now, and until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
 
-    def rests(self, now: float) -> bool:
+    def backs_off(self, now: float) -> bool:
         """Whether no node is to be reserved for the pod now."""
-        return now < self.rests_until <= now + MAX_REST_SECONDS
+        return now < self.rests_until <= now + MAX_FUTILE_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
         """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes
@@ -80,12 +80,12 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         before = self.avoid.get(self.node)
         times = min(max(before.times, 0), _MAX_TIMES) + 1 if before else 1
-        wait = doubled(FIRST_SECONDS, MAX_AVOIDED_SECONDS, times)
+        wait = doubled(FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS, times)
         avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
-        in_vain = sum(min(max(avoided.times, 0), _MAX_TIMES) for avoided in avoid.values())
-        rest = rest_seconds(in_vain)
-        rests_until = now + rest if rest else 0.0
+        expired = sum(min(max(avoided.times, 0), _MAX_TIMES) for avoided in avoid.values())
+        backoff = backoff_seconds(expired)
+        rests_until = now + backoff if backoff else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
 
 

@@ -34,7 +34,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 """The kind of patch that changes one condition of a pod and leaves the others as they are."""
 
 WRITE_SECONDS = 8.0
-READ_SECONDS = 15.0
+REQUEST_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
 _CLOSE_SECONDS = 1.0
 _IDLE_SECONDS = 75.0
@@ -151,13 +151,13 @@ class Session:
         return self.clock.time()
 
     async def get(
-        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS
+        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = REQUEST_SECONDS
     ) -> dict[str, Any]:
         """GET an object, within `timeout` seconds. Raises ApiError, Unreachable."""
         return _object(await self.get_bytes(path, params=params, timeout=timeout))
 
     async def get_bytes(
-        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = READ_SECONDS, accept: str = ""
+        self, path: str, *, params: Mapping[str, str] | None = None, timeout: float = REQUEST_SECONDS, accept: str = ""
     ) -> bytes:
         """GET a body as it is, within `timeout` seconds. Raises ApiError, Unreachable.
 

@@ -50,7 +50,7 @@ class Store(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self.revision = 0
         """Raised with each change."""
-        self.membership = 0
+        self.uids_revision = 0
         """Raised when an object comes or goes."""
         self.on_error: Callable[[], None] = lambda: None
         """Called for each error of the operator's own at one of these objects."""
@@ -178,7 +178,7 @@ class Store(Generic[T]):
 
     def _notify(self, old: T | None, new: T | None) -> None:
         self.revision += 1
-        self.membership += old is None or new is None
+        self.uids_revision += old is None or new is None
         for listener in self._listeners:
             self._call(listener, old, new)
 

@@ -9,25 +9,25 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.loop.controller import Controller
 from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.dry_run import DryRunner
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
+from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
-from elastic_operator.loop.reclaim.making_way import MakingWay
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim.trial import Asker
-from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.dispatch import Dispatcher
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
-from elastic_operator.plan.job_memory import Planned
+from elastic_operator.metrics.times import JobTimes
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -43,25 +43,25 @@ def make_controller(
     clock: ServerClock,
     poller: MasterPoller,
     fresh: Callable[[], bool],
-    on_plan: Callable[[Planned], None] = lambda _: None,
+    times: JobTimes,
     on_decisions: Callable[[Decisions | None], None] = lambda _: None,
 ) -> Controller:
     """A controller with everything that it needs.
 
     Args:
         fresh: Whether the stores can be trusted to create pods.
-        on_plan: Called with each plan that is made.
+        times: Sees each plan that is made.
         on_decisions: Called at the end of each pass with its decisions.
     """
-    awake, bulkhead, failed_writes = asyncio.Event(), Bulkhead(metrics.count_error), FailedWrites()
+    awake, quarantine, failed_writes = asyncio.Event(), Quarantine(metrics.count_error), FailedWrites()
     reader = Reader(
         stores,
         ledger,
         settings,
         clock=clock,
-        bulkhead=bulkhead,
+        quarantine=quarantine,
         dropped_fields=actor.dropped_fields,
-        rest=lambda uid: nominator.rest(uid),
+        backoff=lambda uid: nominator.backoff(uid),
         makes_way=lambda node: nominator.makes_way(node),
     )
     limiter = EvictionLimiter(settings.reclaim, evicted=metrics.evictions.inc)
@@ -83,11 +83,11 @@ def make_controller(
         awake.set()
 
     def worked(uid: str) -> None:
-        bulkhead.worked(uid)
-        trials.made(uid)
+        quarantine.worked(uid)
+        dry_runs.made(uid)
 
-    trials = Trials(
-        Asker(actor.session, stores, actor.build).ask,
+    dry_runs = DryRuns(
+        DryRunner(actor.session, stores, actor.build).ask,
         lambda job, error, needed: reconciler.refused(job, error, needed),
         again=decide_again,
     )
@@ -98,10 +98,10 @@ def make_controller(
         report=poller.report,
         answered=poller.answered,
         group=survivors.group,
-        may_take=trials.may_take,
-        may_not_take=trials.may_not_take,
+        may_preempt=dry_runs.may_preempt,
+        may_not_preempt=dry_runs.may_not_preempt,
         news=(poller.touched, survivors.touched),
-        seen=trials.see,
+        seen=dry_runs.see,
     )
     dispatcher = Dispatcher(
         actor=actor,
@@ -112,38 +112,40 @@ def make_controller(
         dropped_fields=actor.dropped_fields,
         fresh=fresh,
         done=decide_again,
-        failed=lambda uid, error: planner.set_aside(world, uid, error, given=True),
+        failed=lambda uid, error: planner.quarantine(world, uid, error, given=True),
         worked=worked,
-        refused=trials.were_refused,
+        refused=dry_runs.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
-    making_way = MakingWay(trials=trials, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads)
+    eviction_gate = EvictionGate(
+        dry_runs=dry_runs, nominator=nominator, limiter=limiter, pods=stores.pods, reads=logs.reads
+    )
     reconciler = Reconciler(
         planner=planner,
         world=world,
         dispatcher=dispatcher,
-        making_way=making_way,
+        eviction_gate=eviction_gate,
         poller=poller,
         survivors=survivors,
         wake=awake.set,
-        on_plan=on_plan,
+        on_plan=times.see_plan,
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (trials, making_way, failed_writes, dispatcher.status_times)
-    of_jobs = (*read, *of_pods, *of_writes, reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
+    of_writes = (dry_runs, eviction_gate, failed_writes, dispatcher.status_times)
+    of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world=world,
         planner=planner,
         reconciler=reconciler,
         limiter=limiter,
         nominator=nominator,
-        trials=trials,
+        dry_runs=dry_runs,
         forecasts=forecasts,
         reports=ReclaimReports(stores.jobs, stores.pods, events=actor.events, metrics=metrics),
         metrics=metrics,
         clock=clock,
         awake=awake,
         on_decisions=on_decisions,
-        of_jobs=of_jobs,
+        of_jobs=(*read, *of_pods, *of_writes, *of_messages, times),
     )

@@ -18,14 +18,14 @@ from dataclasses import replace
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.waiting import waited_for
 from elastic_operator.loop import reconciler
+from elastic_operator.loop.batching import Batching
 from elastic_operator.loop.forecast.forecasts import Forecasts
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.loop.reclaim.reclaim_reports import ReclaimReports
-from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.reconciler import RESYNC_SECONDS, Reconciler
 from elastic_operator.loop.stored_world import StoredWorld
-from elastic_operator.loop.storm_delay import StormDelay
 from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
@@ -37,6 +37,10 @@ LONGEST_WAIT_SECONDS = 120.0
 """A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
 due, even if nobody has said when.
 """
+LEAST_WAIT_SECONDS = 0.01
+"""Between two passes the watches, the writes and the probes get their turn."""
+AFTER_ERROR_SECONDS = 1.0
+"""A pass that failed is tried again after this time: nobody knows whether it fails again at once."""
 BETWEEN_SLICES_SECONDS = 1.0
 """A resync takes as many jobs at a time as a pass makes plans, once in this time."""
 
@@ -59,7 +63,7 @@ class Controller:
         reconciler: Reconciler,
         limiter: EvictionLimiter,
         nominator: Nominator,
-        trials: Trials,
+        dry_runs: DryRuns,
         forecasts: Forecasts,
         reports: ReclaimReports,
         metrics: Metrics,
@@ -69,7 +73,7 @@ class Controller:
         of_jobs: Sequence[OfJobs],
     ) -> None:
         self.world, self.planner, self.reconciler = world, planner, reconciler
-        self.nominator, self.trials, self.forecasts = nominator, trials, forecasts
+        self.nominator, self.dry_runs, self.forecasts = nominator, dry_runs, forecasts
         self._limiter, self._reports, self.of_jobs = limiter, reports, of_jobs
         self._metrics, self._clock, self._awake, self._on_decisions = metrics, clock, awake, on_decisions
         self._stores, self._ledger = world.reader.stores, world.reader.ledger
@@ -77,7 +81,7 @@ class Controller:
         self.last_pass = time.monotonic()
         self.decisions: Decisions | None = None
         """Of the last pass."""
-        self._resync_at, self._storm_delay = 0.0, StormDelay()
+        self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
         """The jobs (uids) that were there when those that were gone were last forgotten."""
@@ -102,13 +106,13 @@ class Controller:
                 wait = self._guarded_pass()
                 took = time.monotonic() - started
                 await asyncio.sleep(took)  # leave half of the time to the watches and writes in a storm
-                await asyncio.sleep(self._storm_delay.rest(took, woken=self._awake.is_set(), now=time.monotonic()))
+                await asyncio.sleep(self._batching.delay(took, woken=self._awake.is_set(), now=time.monotonic()))
                 await waited_for(self._awake, wait)
         finally:
             forecasting.cancel()
             await self.reconciler.stop()
             await self.nominator.stop()
-            await self.trials.stop()
+            await self.dry_runs.stop()
             await asyncio.gather(forecasting, return_exceptions=True)
             self.world.close()
 
@@ -130,7 +134,7 @@ class Controller:
             self._metrics.pass_errors.inc()
             log.exception("a pass failed; the next one starts from the stores again")
             self.forget()
-            return 1.0
+            return AFTER_ERROR_SECONDS
         self.last_pass = time.monotonic()
         return wait
 
@@ -151,13 +155,13 @@ class Controller:
             self._forget_absent(observed)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
-            self.trials.ask_next()
-            self.reconciler.renew_messages(observed, allocation, now, storms=self._storm_delay.storms)
+            self.dry_runs.ask_next()
+            self.reconciler.renew_messages(observed, allocation, now, storms=self._batching.storms)
             self._report(lambda: self._on_decisions(decisions))
-        again = min(self.world.reader.bulkhead.next_try(since=began), self.trials.next_try(), self._resync_at)
+        again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
         at = min(decisions.until, self.world.reader.pending_pods.again_at) - now
-        return max(0.01, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
+        return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report(self, report: Callable[[], None]) -> None:
         """Report what was decided. An error in a report must not keep any job from its pods (88)."""
@@ -175,7 +179,7 @@ class Controller:
             text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reports.in_vain(decisions.observed.snapshot, self.planner.preempted_in_vain)
+            self._reports.report_futile(decisions.observed.snapshot, self.planner.futile_preemptors)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._limiter.note_waiting(allocation)
@@ -194,8 +198,8 @@ class Controller:
         """Keep places for pods of others, and say which of them get none."""
         pending_pods = self.world.reader.pending_pods
         self.nominator.plan(allocation.nominations)
-        rest_first = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
-        self._report(lambda: self._reports.no_room(rest_first))
+        first_backoffs = pending_pods.note_served(_served(allocation), allocation.tried_gangs, now)
+        self._report(lambda: self._reports.no_room(first_backoffs))
         self.nominator.withdraw(pending_pods.expired)
         self.nominator.renew(pending_pods.renewable)
 

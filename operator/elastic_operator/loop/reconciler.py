@@ -17,7 +17,7 @@ from elastic_api.refusal import pod_blocked
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.cluster.errors import PodRefused
 from elastic_operator.loop.reason_messages import ReasonMessages
-from elastic_operator.loop.reclaim.making_way import MakingWay
+from elastic_operator.loop.reclaim.eviction_gate import EvictionGate
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.dispatch import NOT_FRESH_SECONDS, Dispatcher
 from elastic_operator.loop.writes.master import changed_route
@@ -56,15 +56,15 @@ class Reconciler:
         planner: Planner,
         world: StoredWorld,
         dispatcher: Dispatcher,
-        making_way: MakingWay,
+        eviction_gate: EvictionGate,
         poller: MasterPoller,
         survivors: SurvivorLogs,
         wake: Callable[[], None],
         on_plan: Callable[[Planned], None],
         with_forecast: Callable[[Observation, JobStatus], JobStatus],
     ) -> None:
-        self._planner, self._world, self.dispatcher, self.making_way = planner, world, dispatcher, making_way
-        self._stores, self._bulkhead = world.reader.stores, world.reader.bulkhead
+        self._planner, self._world, self.dispatcher, self.eviction_gate = planner, world, dispatcher, eviction_gate
+        self._stores, self._quarantine = world.reader.stores, world.reader.quarantine
         self._poller, self._survivors = poller, survivors
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
@@ -98,9 +98,9 @@ class Reconciler:
         text = f"No pods are evicted for its growth: {pod_blocked(error.error.message)}"
         self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
-    def _set_aside(self, uid: str, error: Exception) -> Observation | None:
-        """Set the job aside after an error about what it was given. Returns its observation; None if it is gone."""
-        return self._planner.set_aside(self._world, uid, error, given=True)
+    def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
+        """Quarantine the job after an error about what it was given. Returns its observation; None if it is gone."""
+        return self._planner.quarantine(self._world, uid, error, given=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
@@ -108,24 +108,24 @@ class Reconciler:
         """Make the plans that are not made yet, as many as one pass has time for.
 
         Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
-        follows at once for those that are left and can be started on; the others come last. A job whose
-        status is not written yet looks new in each pass: thousands of such writes that hang must neither keep the
-        passes going nor use up the plans of one.
+        follows at once if jobs are left that can be started on. Jobs with a hanging status write are planned last: they
+        look new in every pass, and thousands of them would otherwise keep the passes going, and use up each pass's
+        plans.
         """
         all_obs = decisions.observed.obs
-        self.making_way.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
+        self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
         later, allocation = self.dispatcher.busy_or_backing_off(), decisions.allocation
         in_order = sorted(dict.fromkeys((*behind, *others)), key=lambda uid: (uid in later, not _acts(uid, allocation)))
         uids, made = iter(in_order), 0
         while made < MAX_PLANS and (uid := next(uids, None)) is not None:
-            made += self._plan_or_set_aside(all_obs[uid], allocation, now)
+            made += self._plan_or_quarantine(all_obs[uid], allocation, now)
         self._behind = list(uids)
-        self.dispatcher.metrics.reclaim_unanswered.set(self.making_way.awaiting_dry_runs)
+        self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
-    def _plan_or_set_aside(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start on it; False if it is made already. A job at which this raises is set aside.
+    def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
+        """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined.
 
         While a plan is carried out, nothing can be begun for the job, and it is decided on again at the end.
         """
@@ -138,31 +138,31 @@ class Reconciler:
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = self._set_aside(obs.job.uid, error)
-            assert aside is not None, "a pass awaits nothing, so the job is still there"
-            obs = aside
+            quarantined = self._quarantine_job(obs.job.uid, error)
+            assert quarantined is not None, "a pass awaits nothing, so the job is still there"
+            obs = quarantined
         if obs.job.fault:
-            self._leave_aside(obs, allocation, now)
+            self._leave_in_quarantine(obs, allocation, now)
         return True
 
-    def _leave_aside(self, obs: Observation, allocation: Allocation, now: float) -> None:
+    def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
             assignment = allocation.assignment(job.uid) if job.uid in allocation else None
-            deferred = self.making_way.deferred(job.uid)
+            deferred = self.eviction_gate.deferred(job.uid)
             release = frozenset(assignment.release) - deferred.pods if assignment is not None else ()
-            plan = self._planner.plan_aside(job, release, now)
+            plan = self._planner.plan_in_quarantine(job, release, now)
             waits, wait = bool(deferred.pods), NOT_FRESH_SECONDS if deferred.pods else RESYNC_SECONDS
-            fault = self._bulkhead.fault(job.uid, job.generation)
+            fault = self._quarantine.fault(job.uid, job.generation)
             silent = fault is not None and fault.silent
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
             ):  # else it cannot be read, and is kept
                 if fault is not None:
                     fault.is_reported = True
-                gate = partial(self.making_way.gate, job.uid, plan) if plan.deletes else _no_gate
+                gate = partial(self.eviction_gate.gate, job.uid, plan) if plan.deletes else _no_gate
                 wait = min(self.dispatcher.start(body, job, plan, gate=gate), wait if waits else inf)
             status = plan.status
         except Exception:
@@ -173,7 +173,7 @@ class Reconciler:
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
         job = obs.job
-        grant, deferred = allocation.get(job.uid), self.making_way.deferred(job.uid)
+        grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
         assignment = grant.assignment if grant is not None else None
         if grant is not None:
             grant = deferred.grant(grant, obs)
@@ -183,7 +183,7 @@ class Reconciler:
         body = self._stores.jobs.get(job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         goes = grant is not None and (bool(grant.assignment.release) or not deferred.pods)
-        gate = partial(self.making_way.gate, job.uid, plan) if goes else _no_gate
+        gate = partial(self.eviction_gate.gate, job.uid, plan) if goes else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
         self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
@@ -215,7 +215,7 @@ class Reconciler:
             try:
                 self._renew_message(known.obs, allocation, now)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-                self._set_aside(uid, error)
+                self._quarantine_job(uid, error)
                 self._wake()
 
     def _renew_message(self, obs: Observation, allocation: Allocation, now: float) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, Touched, drop_absent
+from elastic_operator.memory import Remembered, Touched
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
-from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.jobs import JobInputs
+from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -26,14 +25,6 @@ log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
 """Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A job as it was last read, and from what."""
-
-    inputs: JobInputs
-    job: Job
 
 
 class StoredWorld:
@@ -44,10 +35,10 @@ class StoredWorld:
             until its log was read.
         report, answered: By a job's uid, what its master reported, and when it last did.
         group: By a job's uid, what its pods' logs show.
-        may_take: Whether the API server would accept the job's pods.
-        may_not_take: The jobs (uids), and the namespaces, for which `may_take` answers no.
+        may_preempt: Whether the API server would accept the job's pods.
+        may_not_preempt: The jobs (uids), and the namespaces, for which `may_preempt` answers no.
         news: The jobs (uids) with another `report` or `group`.
-        seen: Called with each job that is read and is not set aside.
+        seen: Called with each job that is read and is not quarantined.
     """
 
     def __init__(
@@ -59,24 +50,25 @@ class StoredWorld:
         report: Callable[[str], Report | None] = lambda _: None,
         answered: Callable[[str], float | None] = lambda _: -inf,
         group: Callable[[str], Group | None] = lambda _: NOBODY_ASKS,
-        may_take: Callable[[Job], bool] = lambda _: True,
-        may_not_take: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
+        may_preempt: Callable[[Job], bool] = lambda _: True,
+        may_not_preempt: Callable[[], tuple[AbstractSet[str], AbstractSet[str]]] = lambda: (frozenset(), frozenset()),
         news: Sequence[Touched[str]] = (),
         seen: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.reader, self._with_logs, self._failed_writes = reader, with_logs, failed_writes
-        self._report, self._answered, self._group, self._may_take = report, answered, group, may_take
-        self._may_not_take, self._news, self._seen = may_not_take, news, seen
-        self._bulkhead, self._stores, self._ledger = reader.bulkhead, reader.stores, reader.ledger
+        self._report, self._answered, self._group, self._may_preempt = report, answered, group, may_preempt
+        self._may_not_preempt, self._news, self._seen = may_not_preempt, news, seen
+        self._quarantine, self._stores, self._ledger = reader.quarantine, reader.stores, reader.ledger
         self.now = 0.0
         self.empty = _without_contents(reader.settings)
-        self._known: dict[str, _Known] = {}
+        self._known: Remembered[JobInputs, Job] = Remembered()
         self._bare: Remembered[object, Job] = Remembered()
-        """Jobs that are set aside, or deleted and still there."""
-        self._may_not_take_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
+        """Jobs that are quarantined, or deleted and still there."""
+        self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
-        """What the bulkhead did not trust at the last look."""
-        self._mine: tuple[int, AbstractSet[str]] = -1, frozenset()
+        """What the quarantine did not trust at the last look."""
+        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
         """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
@@ -106,7 +98,7 @@ class StoredWorld:
 
     def keep_only(self, present: AbstractSet[str]) -> None:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
-        drop_absent(present, self._known)
+        self._known.drop_absent(present)
         self._bare.drop_absent(present)
         self._restless &= present
 
@@ -115,15 +107,17 @@ class StoredWorld:
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
-        may_not_take, distrusted = self._may_not_take(), self._bulkhead.distrusted()
-        jobs, namespaces = (before ^ now for before, now in zip(self._may_not_take_before, may_not_take, strict=True))
+        may_not_preempt, distrusted = self._may_not_preempt(), self._quarantine.distrusted()
+        jobs, namespaces = (
+            before ^ now for before, now in zip(self._may_not_preempt_before, may_not_preempt, strict=True)
+        )
         self._changed.add(*jobs, *(uid for uid, _ in distrusted ^ self._distrusted))
         if namespaces:
             bodies = (body.metadata for body in self._stores.jobs.values())
             self._changed.add(*(meta.uid for meta in bodies if meta.namespace in namespaces))
         if jobs or namespaces:
             self.reader.external_changes.answered()
-        self._may_not_take_before, self._distrusted = may_not_take, distrusted
+        self._may_not_preempt_before, self._distrusted = may_not_preempt, distrusted
         news = (each.take() for each in self._news)
         taken = [self._changed.take(), *news, self._restless, self._failed_writes.uids()]
         pods = self._ledger.touched.take()
@@ -143,24 +137,23 @@ class StoredWorld:
 
     def forget(self) -> None:
         """Forget the jobs that were read, so that the next look reads all of them."""
-        self._known.clear()
+        self._known = Remembered()
         self._changed.everything()
 
     def forget_some(self, uids: Iterable[str]) -> None:
         """Read these jobs again."""
         for uid in uids:
-            self._known.pop(uid, None)
+            self._known.drop(uid)
             self._changed.add(uid)
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        jobs = self._stores.jobs
-        if self._mine[0] != jobs.membership:
-            mine = {body.metadata.uid: None for body in jobs.values() if self._is_mine(body)}
-            self._mine = jobs.membership, mine.keys()
-        return self._mine[1]
+        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+
+    def _uids(self) -> AbstractSet[str]:
+        return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def job(self, uid: str) -> Job:
         """The facts of that job; the same object as long as nothing of them changes."""
@@ -173,12 +166,11 @@ class StoredWorld:
         body = self._stores.jobs.get(uid)
         assert body is not None, "asked of jobs that are there"
         meta = body.metadata
-        fault = self._bulkhead.fault(uid, meta.generation)
+        fault = self._quarantine.fault(uid, meta.generation)
         if fault is not None or meta.deletion_timestamp is not None:
             return self._bare_job(body, fault)
         self._bare.drop(uid)
-        known, own = self._known.get(uid), self._ledger.own_pods(uid)
-        specs, failed = self.reader.specs, self._failed_writes.of(uid)
+        own, specs, failed = self._ledger.own_pods(uid), self.reader.specs, self._failed_writes.of(uid)
         reads_no_log = specs.status(body).finished or specs.of(body).tells_by_itself
         reports = JobReports(
             trouble=failed.message,
@@ -190,16 +182,15 @@ class StoredWorld:
         )
         pods = own if reads_no_log else self._with_logs(uid, meta.namespace, own)
         inputs = self.reader.jobs.inputs(body, pods, reports)
-        if known is None or not inputs.equal(known.inputs):
-            known = self._known[uid] = _Known(inputs, self.reader.jobs.job(inputs))
-        is_plain = pods is own and not reports.trouble and known.job.status.held_until is None
+        job = self._known.get(uid, inputs, self.reader.jobs.job, inputs)
+        is_plain = pods is own and not reports.trouble and job.status.held_until is None
         (self._restless.discard if is_plain else self._restless.add)(uid)
-        return known.job
+        return job
 
     def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
-        """A job that is set aside, or that only a finalizer keeps: nothing of it counts but its pods."""
+        """A job that is quarantined, or that only a finalizer keeps: nothing of it counts but its pods."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
-        self._known.pop(uid, None)
+        self._known.drop(uid)
         return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
@@ -212,8 +203,8 @@ class StoredWorld:
                 yield uid
 
     def _is_new(self, uid: str) -> bool:
-        known = self._known.get(uid)
-        return uid not in self._bare.names() and (known is None or known.inputs.body is not self._stores.jobs.get(uid))
+        known = self._known.peek(uid)
+        return uid not in self._bare.names() and (known is None or known[0].body is not self._stores.jobs.get(uid))
 
     def _is_mine(self, body: objects.CustomObject) -> bool:
         return self.reader.settings.watches(body.metadata.namespace)
@@ -234,13 +225,13 @@ class StoredWorld:
 
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
-    def may_take(self, job: Job) -> bool:
+    def may_preempt(self, job: Job) -> bool:
         """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
-        return self._may_take(job)
+        return self._may_preempt(job)
 
     def is_trusted(self, job: Job) -> bool:
         """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
-        return self._bulkhead.may_take(job.uid, job.generation)
+        return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
@@ -252,14 +243,14 @@ class StoredWorld:
         """The foreign pods that wait for GPUs."""
         return self.reader.pending_pods.look(self.now)
 
-    def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
             return False
         meta = body.metadata
-        self._bulkhead.set_aside(
+        self._quarantine.quarantine(
             "job",
             uid,
             f"{meta.namespace}/{meta.name}",
@@ -270,9 +261,13 @@ class StoredWorld:
         )
         return True
 
-    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """The pods of a job that is quarantined count as used by others, because of this error."""
+        log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
         """The allocation raised an error about a foreign pod."""
-        self._bulkhead.set_aside("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
+        self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
 def _without_contents(settings: Settings) -> Snapshot:

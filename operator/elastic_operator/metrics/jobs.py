@@ -43,7 +43,7 @@ def _kept_nodes(jobs: list[JobPicture]) -> Metric:
 
 def _uncounted(jobs: list[JobPicture]) -> Metric:
     about = "Jobs that ask for devices of dynamic resource allocation, which the operator does not count yet."
-    value = sum(bool(job.obs.job.around.uncounted) for job in jobs)
+    value = sum(bool(job.obs.job.context.uncounted) for job in jobs)
     return GaugeMetricFamily(f"{PREFIX}uncounted_jobs", about, value=value)
 
 
@@ -94,10 +94,10 @@ def _pods(jobs: list[JobPicture]) -> Metric:
 def _counts(job: JobPicture) -> Iterator[tuple[str, int]]:
     spec = job.obs.job.spec
     if spec is not None:
-        yield "minimum", spec.min_replicas
+        yield "minimum", spec.minimum
         yield "maximum", spec.max_replicas
     yield "target", job.status.target_replicas
-    yield "running", sum(map(is_running, job.obs.live))
+    yield "running", sum(map(is_running, job.obs.members))
     yield "ready", job.status.ready_replicas
 
 

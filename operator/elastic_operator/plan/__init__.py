@@ -9,8 +9,8 @@ Of one job:
                     JobSet: restart attempt)
     active          of a pod: it has not ended and is not being deleted (Kubernetes' controllers: active)
     member          an active pod of the present incarnation (torchelastic: agent)
-    around          what a job is judged by beside itself and its pods: nodes, classes, its team
-    heard           what is reported of a job beside those: by its master, its pods' logs, and the writes for it
+    context         what a job is judged by beside itself and its pods: nodes, classes, its team
+    reports         what is reported of a job beside those: by its master, its pods' logs, and the writes for it
     observation     what is known of a job after a look at it: its members, and its status with the news written into it
     size            a number of pods, the master included (torchrun: --nnodes)
     minimum         the smallest allowed size; a job has all of it or does not train (kueue: minCount)
@@ -35,33 +35,33 @@ Of one allocation:
     snapshot        all that is decided from: nodes, demands, pending pods, teams
     pending pod     a GPU pod that is not ours and waits for a node; several may form a gang: all of them or none
     entry           a job, or a pending pod, in a pass: the members it keeps, the seats it gets (kueue: entry)
-    alike           of entries: the same question about them has the same answer (`allocation.alike`)
+    equivalent      of entries: the same question about them has the same answer (`allocation.equivalence`)
     rank            the place of an entry in the order in which jobs are served
     state           entries, accounts and board of a pass; every change can be undone (kueue: Snapshot)
     board           what is free on each node: now, and soon, when all that leaves has left (kube-scheduler: NodeInfo)
-    spot            room for a pod on a node; a seat is a spot for a role of a job (kube-scheduler: assumed pod); a slot
-                    is a seat with a pod's index
+    seat            room on a node for a pod of a job that is to be created (kube-scheduler: assumed pod); a slot is a
+                    seat with a pod's index
     assignment      what a job gets: pods to keep, to release and to create (kueue: Admission); a grant is that with the
                     reason why it is not more (column LIMITED BY)
 
 Of taking GPUs:
     go              of a pod: to be deleted for somebody else; it goes in vain if nobody uses its room
-    preempt         decide that pods go for a taker (kueue: preempt); their deletion is an eviction (kueue: evict)
-    release         of a job: to give up members, for a taker or because it may not keep them
-    defer           of a job: to release pods later, when it is known that their takers can use the room
-    taker           the entry for which pods of others are preempted (kueue: preemptor)
-    giver           a team, or a job, whose pods may go, or go
-    candidate       a pod that may go for a taker
-    victim          a pod that was preempted for a taker; its giver may keep it after all (kueue: target)
+    preempt         decide that pods go for a preemptor (kueue: preempt); their deletion is an eviction (kueue: evict)
+    release         of a job: to give up members, for a preemptor or because it may not keep them
+    defer           of a job: to release pods later, when it is known that their preemptors can use the room
+    preemptor       the entry for which pods of others are preempted
+    victim job      a job whose pods go, or may go, for a preemptor; its account is a victim account
+    candidate       a pod that may go for a preemptor
+    victim          a pod that was preempted for a preemptor; its victim job may keep it after all (kueue: target)
     unit            the pods of one job that go together: one worker, or the whole job (kube-scheduler: victims)
     option          the units that must go so that one pod fits onto one node (kube-scheduler calls this a candidate)
-    give back       keep pods after all, where their takers fit elsewhere (kueue: fill back)
+    give back       keep pods after all, where their preemptors fit elsewhere (kueue: fill back)
     eviction limit  a limit on how many pods go within a minute
     nomination      a node for a pending pod, written into its status (kube-scheduler: nominatedNodeName)
 
 Of what fails or waits:
-    fault           an error of the operator's own at one object, which is then set aside: others are served without it
+    fault           an error of the operator's own at one object, which is quarantined: others are served without it
     trouble         why the last write for a job failed, while it is tried again (`loop.writes.failed_writes`)
     avoid           of a job: to be kept from a node whose kubelet refused pods of it
-    rest            of a pending pod or a gang: nothing is tried for it for a while (kube-scheduler: backoff)
+    back-off        of a pending pod or a gang: nothing is tried for it for a while (kube-scheduler: backoff)
 """

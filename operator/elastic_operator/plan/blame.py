@@ -12,7 +12,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 
 T = TypeVar("T")
 
-MAX_TRIES = 256
+MAX_BLAME_CALLS = 256
 """Calls of the work in one search: enough for some twenty culprits among a thousand, and a few seconds at worst."""
 
 
@@ -20,11 +20,11 @@ def culprits(suspects: Sequence[T], work: Callable[[Sequence[T]], object]) -> li
     """The suspects at which `work` raises, found by halving all groups in turn.
 
     The list is empty if `work` also raises without any suspect, or only for several of them together. If there are too
-    many culprits to find each of them in `MAX_TRIES` calls, a group that raises is blamed as a whole.
+    many culprits to find each of them in `MAX_BLAME_CALLS` calls, a group that raises is blamed as a whole.
     """
     if _raises(work, suspects[:0]) or not _raises(work, suspects):
         return []
-    groups, found, tries = deque([(0, len(suspects))]), [], MAX_TRIES
+    groups, found, tries = deque([(0, len(suspects))]), [], MAX_BLAME_CALLS
     while groups and tries > 0:
         start, end = groups.popleft()
         if end - start == 1:

@@ -11,56 +11,53 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.job.demand import demand_of, with_members
 from elastic_operator.plan.job.holding import demand_of_pods, frozen_demand, unwanted_pods
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.set_aside import demand_aside
-from elastic_operator.plan.job_memory import Demanded, JobMemory
+from elastic_operator.plan.job.quarantined import demand_in_quarantine
+from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.world import World
 
 
 def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
     """Note what the job demands; the same object as before while nothing that it is made from changes."""
-    job, known = obs.job, memory.demanded
-    may_take = world.may_take(job) and world.is_trusted(job)
-    if known is not None and known.may_take != may_take:
-        known = None
+    job = obs.job
     if not obs.wants_pods:
-        demand = _as_before(known, _demand_of_held(world, job, unwanted_pods(obs)))
+        pods = unwanted_pods(obs)
+        flavor = _flavor_held(world, pods)
+        memory.demanded.get("", (obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
-        memory.demanded = Demanded(obs, None, (), demand, may_take)
         return
-    shape, assumed = world.shape(job), world.assumed(job.uid)
-    if known is not None and known.obs is obs and known.shape is shape and known.assumed == assumed:
-        return
-    demand = _demand_with(obs, shape, assumed)
-    if not may_take:
-        demand = replace(demand, takes=False)
-    memory.good = _as_before(known, demand)
-    memory.demanded = Demanded(obs, shape, assumed, memory.good, may_take)
+    may_preempt = world.may_preempt(job) and world.is_trusted(job)
+    key = obs, world.shape(job), world.assumed(job.uid), may_preempt
+    memory.good = memory.demanded.get("", key, _demand_with, *key)
 
 
-def demand_while_aside(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used."""
+def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
+    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used.
+
+    An error at that sets the job aside no longer than the one for which it is quarantined already.
+    """
     try:
         if memory.good is not None:
-            return demand_aside(memory.good, job.pods)
-        return _demand_of_held(world, job, job.active_pods)
-    except Exception:  # noqa: BLE001 - the error at observing it is reported already
+            return demand_in_quarantine(memory.good, job.pods)
+        return _demand_of_held(job, job.active_pods, _flavor_held(world, job.active_pods))
+    except Exception as error:  # noqa: BLE001 - the world says so
+        world.cannot_tell_demand(job, error)
         return None
 
 
-def _demand_of_held(world: World, job: Job, pods: Sequence[OwnPod]) -> JobDemand | None:
+def _flavor_held(world: World, pods: Sequence[OwnPod]) -> str | None:
+    return world.flavor_held(pods) if pods else None
+
+
+def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
     """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
-    flavor = world.flavor_held(pods) if pods else None
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 
-def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...]) -> JobDemand:
+def _demand_with(obs: Observation, shape: JobShape, assumed: tuple[Member, ...], may_preempt: bool) -> JobDemand:
     """The demand of a job that may have pods; pods that are being created count as its members."""
     demand = demand_of(obs, shape)
     if assumed:
         demand = with_members(demand, assumed)
-    return frozen_demand(demand) if obs.job.needs_edit or obs.status.held_until else demand
-
-
-def _as_before(known: Demanded | None, demand: JobDemand | None) -> JobDemand | None:
-    """The demand; the same object as before where it is equal."""
-    return known.demand if known is not None and known.demand == demand else demand
+    if obs.job.needs_edit or obs.status.held_until:
+        demand = frozen_demand(demand)
+    return demand if may_preempt else replace(demand, may_preempt=False)

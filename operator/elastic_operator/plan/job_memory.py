@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_api.status import JobStatus
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.decisions import Assignment
-from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.snapshot import JobDemand, Member
+from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
-
-
-@dataclass(frozen=True, slots=True)
-class Demanded:
-    """What a job demands (None: nothing), and what that was made from."""
-
-    obs: Observation
-    shape: JobShape | None = None
-    assumed: tuple[Member, ...] = ()
-    demand: JobDemand | None = None
-    may_take: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +30,26 @@ class Planned:
 class JobMemory:
     """What the planner remembers of one job.
 
-    `good` is the job's demand when it was last observed without an error, `aside` the demand that counts while the job
-    is set aside.
+    `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
+    the job is quarantined.
     """
 
     obs: Observation | None = None
-    demanded: Demanded | None = None
+    demanded: Remembered[tuple[object, ...], JobDemand | None] = field(default_factory=Remembered)
+    """What it demands while it is not quarantined, by what `demands` makes that from."""
     good: JobDemand | None = None
-    aside: JobDemand | None = None
+    quarantined: JobDemand | None = None
     planned: Planned | None = None
 
     @property
     def demand(self) -> JobDemand | None:
-        """What the job demands now, or last did while it is set aside; None if it may have no pods."""
+        """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
         if self.obs is not None and self.obs.job.fault:
-            return self.aside
-        return self.demanded.demand if self.demanded is not None else None
+            return self.quarantined
+        known = self.demanded.peek("")
+        return known[1] if known is not None else None
 
     def forget_plan(self) -> None:
         """Plan again; the last plan is what metrics show until then."""
         if self.planned is not None:
             self.planned = replace(self.planned, due=-inf)
-
-
-def same_objects(before: Sequence[object], after: Sequence[object]) -> bool:
-    """Whether these are the same objects in the same order."""
-    return before is after or (len(before) == len(after) and all(a is b for a, b in zip(before, after, strict=True)))

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
 The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: what nothing changed of is the same
-object as before, so the next step sees by identity that there is nothing new to decide (23). A planner that remembers
-decides what a fresh one does; that is a property test.
+read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
+object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
+is a property test.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
+from elastic_operator.memory import Remembered
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
-from elastic_operator.plan.demands import demand_while_aside, renew_demand
+from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.dues import Dues
 from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.snapshot import EvictionLimits, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
+from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job.set_aside import plan_aside
-from elastic_operator.plan.job_memory import JobMemory, Planned, same_objects
+from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.population import Population
-from elastic_operator.plan.stability import SteadyAllocator
 from elastic_operator.plan.world import Reclaim, World
 
 MAX_BLAMES = 2
@@ -75,9 +76,8 @@ class Planner:
         """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
         self._unplanned: dict[str, None] = {}
         """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Snapshot | None = None
-        self._members: frozenset[str] = frozenset()
-        self._allocator, self._would_be_allocator = SteadyAllocator(), Allocator()
+        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
+        self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -85,7 +85,8 @@ class Planner:
     def forget(self) -> None:
         """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
-        self._snapshot = self._again = None
+        self._again = None
+        self._snapshot.drop("")
         self._population = Population()
         self.forget_allocation()
 
@@ -93,13 +94,14 @@ class Planner:
         """Observe these jobs again, and plan for them again."""
         for uid in uids:
             if memory := self._jobs.get(uid):
-                memory.obs = memory.demanded = None
+                memory.obs = None
+                memory.demanded.drop("")
                 self._observe_at.set(uid, -inf)
                 self._forget_plan(uid, memory)
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
-        self._allocator, self._would_be_allocator, self._decided = SteadyAllocator(), Allocator(), None
+        self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
         """Plan for that job again."""
@@ -133,9 +135,9 @@ class Planner:
         return self._plan_at.next()
 
     @property
-    def preempted_in_vain(self) -> frozenset[str]:
-        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
-        return self._allocator.preempted_in_vain
+    def futile_preemptors(self) -> frozenset[str]:
+        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        return self._allocator.futile_preemptors
 
     # -- observe -------------------------------------------------------------------------------------------------------
 
@@ -181,12 +183,12 @@ class Planner:
             self._unplanned.pop(uid, None)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is set aside."""
+        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            self.set_aside(world, uid, error)
+            self.quarantine(world, uid, error)
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
@@ -196,7 +198,7 @@ class Planner:
         if job.fault or job.deleted:
             obs = Observation(job, job.status)
             if job.fault:
-                memory.aside = None if job.unallocated else demand_while_aside(world, memory, job)
+                memory.quarantined = None if job.unallocated else demand_while_quarantined(world, memory, job)
         else:
             obs = observe(job, world.now)
             until = _valid_until(obs, world.now)
@@ -204,11 +206,11 @@ class Planner:
         memory.obs = obs
         return obs
 
-    def set_aside(
+    def quarantine(
         self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
     ) -> Observation | None:
         """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
-        if not world.set_aside(uid, error, in_allocation=in_allocation, given=given):
+        if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
         if self._again is not None:
@@ -216,35 +218,22 @@ class Planner:
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
-        demands, leaving = self._population.demands, self._population.leaving
-        last, policies = self._snapshot, world.policies
-        same_jobs = last is not None and same_objects(last.jobs, demands)
-        if not same_jobs:
-            self._members = frozenset(member.uid for demand in demands for member in demand.members)
-        nodes, pending = world.nodes(self._members, leaving), world.pending_pods()
-        same = last is not None and same_jobs and same_objects(last.nodes, nodes) and last.pending_pods is pending
-        if last is None or not same or policies.team_of is not last.team_of:
-            last = self._snapshot = replace(
-                world.empty,
-                now=world.now,
-                nodes=nodes,
-                jobs=demands,
-                teams=(*policies.teams, *world.empty.teams),
-                team_of=policies.team_of,
-                pending_pods=pending,
-            )
-        return last
+        """What to allocate from; the same object while nothing but time differs."""
+        jobs = self._population
+        nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
+        made_of = world.policies, jobs.demands, nodes, pending
+        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
     def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is set aside."""
+        """Say what the job demands, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
                 renew_demand(world, memory, memory.obs)
             except Exception as error:  # noqa: BLE001 - as in `_observe`
-                self.set_aside(world, uid, error)
+                self.quarantine(world, uid, error)
 
     # -- allocate ------------------------------------------------------------------------------------------------------
 
@@ -261,13 +250,13 @@ class Planner:
         return self._allocate(world, self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Set those aside that make the allocation raise; whether there are any."""
+        """Quarantine those that make the allocation raise; whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
-                world.set_pod_aside(bad, error)
+                world.quarantine_pod(bad, error)
             else:
-                self.set_aside(world, bad.uid, error, in_allocation=True)
+                self.quarantine(world, bad.uid, error, in_allocation=True)
         return bool(found)
 
     def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
@@ -294,7 +283,7 @@ class Planner:
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
-            self._allocator = SteadyAllocator()
+            self._allocator = LookaheadAllocator()
             # This raises again if the look ahead is not the cause.
             return self._allocator.allocate_unchecked(snapshot), error
 
@@ -333,9 +322,27 @@ class Planner:
         """What is done for the job, given what it gets."""
         return reconcile(obs, grant, now=now)
 
-    def plan_aside(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is set aside, whose pods `release` (uids) go to others."""
-        return plan_aside(job, release, now)
+    def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
+        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        return plan_in_quarantine(job, release, now)
+
+
+def _snapshot_of(
+    world: World,
+    policies: Resolved,
+    demands: tuple[JobDemand, ...],
+    nodes: tuple[Node, ...],
+    pending: tuple[PendingPod, ...],
+) -> Snapshot:
+    return replace(
+        world.empty,
+        now=world.now,
+        nodes=nodes,
+        jobs=demands,
+        teams=(*policies.teams, *world.empty.teams),
+        team_of=policies.team_of,
+        pending_pods=pending,
+    )
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:

@@ -18,14 +18,15 @@ class Population:
     """The jobs of one pass, in the world's order; nothing of it is ever changed.
 
     `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
-    demands, None if it may have no pods. `demands` are the same without None. `leaving` are the pods that are about to
-    be deleted, with their namespaces.
+    demands, None if it may have no pods. `demands` are the same without None, `members` (uids) all their members.
+    `leaving` are the pods that are about to be deleted, with their namespaces.
     """
 
     uids: Collection[str] | None = None
     obs: Mapping[str, Observation] = field(default_factory=dict)
     demand_of: Mapping[str, JobDemand | None] = field(default_factory=dict)
     demands: tuple[JobDemand, ...] = ()
+    members: frozenset[str] = frozenset()
     leaving: Leaving = ()
 
     def renewed(
@@ -46,10 +47,11 @@ class Population:
         return before._with(obs, demand_of)
 
     def _with(self, obs: Mapping[str, Observation], demand_of: Mapping[str, JobDemand | None]) -> Population:
-        all_obs, demands, leaving = {**self.obs, **obs}, self.demands, self.leaving
+        all_obs, demands, members, leaving = {**self.obs, **obs}, self.demands, self.members, self.leaving
         if any(one.to_delete or (uid in self.obs and self.obs[uid].to_delete) for uid, one in obs.items()):
             leaving = tuple((one.job.namespace, pod) for one in all_obs.values() for pod, _ in one.to_delete)
         all_demands = {**self.demand_of, **demand_of}
         if demand_of:
             demands = tuple(demand for demand in all_demands.values() if demand is not None)
-        return Population(self.uids, all_obs, all_demands, demands, leaving)
+            members = frozenset(member.uid for demand in demands for member in demand.members)
+        return Population(self.uids, all_obs, all_demands, demands, members, leaving)

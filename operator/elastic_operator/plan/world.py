@@ -50,7 +50,7 @@ class World(Protocol):
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold; None if they hold none."""
 
-    def may_take(self, job: Job) -> bool:
+    def may_preempt(self, job: Job) -> bool:
         """Whether others may lose pods for the job, by what the API server answered about its pods (139)."""
 
     def is_trusted(self, job: Job) -> bool:
@@ -65,13 +65,16 @@ class World(Protocol):
     def pending_pods(self) -> tuple[PendingPod, ...]:
         """The foreign pods that wait for GPUs."""
 
-    def set_aside(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
+    def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise: its facts say so until it is tried again. False if there is no such job.
 
         `in_allocation`: the allocation raised the error. `given`: the error is about what an allocation gave the job.
         """
 
-    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """A job that is quarantined has no demand, because of this error: its pods count as used by others."""
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
         """The foreign pod made the allocation raise: no place is sought for it until it is tried again."""
 
 

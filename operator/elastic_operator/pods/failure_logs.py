@@ -25,10 +25,10 @@ from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
-MAX_AT_ONCE = 8
-MAX_OF_NAMESPACE = 4
+MAX_LOGS_AT_ONCE = 8
+MAX_LOGS_OF_NAMESPACE = 4
 MAX_OF_JOB = 3
-READ_SECONDS = 3.0
+LOG_READ_SECONDS = 3.0
 WAIT_SECONDS = 15.0
 """A pod whose turn does not come for this long counts as silent: its job must not wait for other jobs' kubelets."""
 KEPT_BYTES = 4 << 20
@@ -51,7 +51,7 @@ class FailureLogs:
         self._kept_bytes = 0
         self._reading: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
         """By job, its pods whose logs are being read or are next."""
-        self.turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
+        self.turns = FairSemaphore(MAX_LOGS_AT_ONCE, MAX_LOGS_OF_NAMESPACE)
         """The turns for all readers of logs."""
 
     def with_logs(self, job_uid: str, namespace: str, pods: tuple[OwnPod, ...]) -> tuple[OwnPod, ...]:
@@ -113,7 +113,7 @@ class FailureLogs:
         async with asyncio.timeout(WAIT_SECONDS):
             await self.turns.acquire(namespace)
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(LOG_READ_SECONDS):
                 return await apply.read_log_tail(
                     self.session, namespace, pod.name, container, lines=TAIL_LINES, max_bytes=MAX_LOG
                 )

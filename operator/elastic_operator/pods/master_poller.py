@@ -29,12 +29,14 @@ from elastic_worker.contract import STATUS_LIMIT_BYTES
 log = logging.getLogger(__name__)
 
 CALM_SECONDS = 30.0
+PROGRESS_SECONDS = 0.75 * CALM_SECONDS
+"""A report that is this much later than the last one is passed on: in calm times each of them is."""
 EAGER_SECONDS = 1.0
-ANSWER_SECONDS = 2.0
-MAX_AT_ONCE = 256
-MAX_OF_NAMESPACE = 64
-"""A master that does not answer holds a slot for `ANSWER_SECONDS`; those of one team must not take all slots."""
-SILENT_SECONDS = 75.0
+MASTER_ANSWER_SECONDS = 2.0
+MAX_POLLS_AT_ONCE = 256
+MAX_POLLS_OF_NAMESPACE = 64
+"""A master that does not answer holds a slot for `MASTER_ANSWER_SECONDS`; those of one team must not take all slots."""
+MASTER_SILENT_SECONDS = 75.0
 """A master without an answer for this long is silent: the job says so instead of repeating its last report."""
 NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS = 8, 5.0
 """A group that changes has about five news within seconds, each of them once."""
@@ -77,7 +79,7 @@ class MasterPoller:
         self._followed: dict[str, _Followed] = {}
         self.touched: Touched[str] = Touched()
         """The jobs (uids) with another report than before, or with none any more."""
-        self._turns = FairSemaphore(MAX_AT_ONCE, MAX_OF_NAMESPACE)
+        self._turns = FairSemaphore(MAX_POLLS_AT_ONCE, MAX_POLLS_OF_NAMESPACE)
         self._of_job = TokenBucket(NEWS_OF_A_JOB, NEWS_OF_A_JOB_SECONDS, now=now)
         self._of_namespace = TokenBucket(NEWS_OF_A_NAMESPACE, NEWS_OF_A_NAMESPACE_SECONDS, now=now)
         self._http: aiohttp.ClientSession | None = None
@@ -154,7 +156,7 @@ class MasterPoller:
         known, now = followed.report, self._without_steps()
         if report is not None:
             followed.answered = now
-        elif known is not None and now - followed.answered >= SILENT_SECONDS:
+        elif known is not None and now - followed.answered >= MASTER_SILENT_SECONDS:
             since = known.silent_since or followed.answered + self._stepped()
             report = replace(known, silent_since=since)
         if report is None or not self._may_pass_on(followed, known, report):
@@ -168,7 +170,7 @@ class MasterPoller:
 
         A report that is held back is replaced by the master's next answer.
         """
-        if known is not None and report.read_at - known.read_at >= 0.75 * CALM_SECONDS:
+        if known is not None and report.read_at - known.read_at >= PROGRESS_SECONDS:
             return True
         if known is not None and report.group == known.group:
             return False
@@ -199,9 +201,9 @@ class MasterPoller:
         """The body. Raises ValueError for a bad answer, else what aiohttp raises."""
         if self._http is None:
             self._http = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=MASTER_ANSWER_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(force_close=True, limit=MAX_AT_ONCE),
+                connector=aiohttp.TCPConnector(force_close=True, limit=MAX_POLLS_AT_ONCE),
                 headers={"Accept": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
             )

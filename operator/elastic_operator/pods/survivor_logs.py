@@ -17,12 +17,12 @@ from elastic_operator.cluster import apply
 from elastic_operator.cluster.errors import ClusterError
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.job import Group, OwnPod, Survivors
-from elastic_operator.pods.failure_logs import MAX_OF_JOB, READ_SECONDS, WAIT_SECONDS, FailureLogs
+from elastic_operator.pods.failure_logs import LOG_READ_SECONDS, MAX_OF_JOB, WAIT_SECONDS, FailureLogs
 from elastic_worker.contract import MAIN_CONTAINER
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0
+READ_AGAIN_SECONDS = 5.0
 BEFORE_SECONDS = 120
 """Events this long before a node was missed may belong to its loss: Kubernetes misses a node after 40 or 50 s."""
 
@@ -110,7 +110,7 @@ class SurvivorLogs:
                 asked.group = Group(asked.group.asked_since, shown)
                 self.touched.add(asked.job_uid)
                 self._changed()
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(READ_AGAIN_SECONDS)
 
     async def _are_a_group(self, asked: _Asked, left: Survivors) -> bool:
         """Whether the pods are one group, and all of it."""
@@ -141,7 +141,7 @@ class SurvivorLogs:
             async with asyncio.timeout(WAIT_SECONDS):
                 await self._turns.acquire(namespace)
             try:
-                async with asyncio.timeout(READ_SECONDS):
+                async with asyncio.timeout(LOG_READ_SECONDS):
                     text = await apply.read_log_since(self._session, namespace, pod.name, container, seconds=seconds)
             finally:
                 self._turns.release(namespace)

@@ -156,11 +156,24 @@ def waits(pod: Pod) -> bool:
 
 
 def unschedulable(pod: Pod) -> str:
-    """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind."""
+    """kube-scheduler's message while it finds no node for the pod; "" if it reports nothing of the kind.
+
+    An error of the scheduler (`SchedulerError`) does not say that it would place the pod if there were room.
+    """
+    tried = _not_placed(pod)
+    return (tried.message or tried.reason) if tried is not None and tried.reason == "Unschedulable" else ""
+
+
+def _not_placed(pod: Pod) -> Condition | None:
+    """What a scheduler says that has tried to place the pod and could not; None for a pod that has a node, and for one
+    that no scheduler has looked at, such as one with scheduling gates (176).
+
+    When the gates go, the condition stays as it is until kube-scheduler has looked at the pod.
+    """
     scheduled = _condition(pod.status.conditions, "PodScheduled")
-    if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
-        return ""
-    return scheduled.message or scheduled.reason
+    if pod.spec.node_name or pod.spec.scheduling_gates or scheduled is None or scheduled.status != "False":
+        return None
+    return scheduled if scheduled.reason != "SchedulingGated" else None
 
 
 def disruption(pod: Pod) -> str:
@@ -261,7 +274,7 @@ def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
     """
     meta, conditions = pod.metadata, pod.status.conditions
     scheduled = _condition(conditions, "PodScheduled")
-    waits = not pod.spec.node_name and scheduled is not None and scheduled.status == "False"
+    tried = _not_placed(pod)
     placed = scheduled is not None and scheduled.status == "True"
     ready = _condition(conditions, "Ready")
     grace = float(meta.deletion_grace_period_seconds or 0)
@@ -286,8 +299,9 @@ def own_pod(pod: Pod, load: model.Load, *, role: str, index: int) -> OwnPod:
         main=main_container(pod),
         disrupted=disruption(pod),
         refused=_was_refused(pod),
-        unschedulable=scheduled.message or scheduled.reason if waits and scheduled else "",
-        unschedulable_since=_time(scheduled.last_transition_time) if waits and scheduled else None,
+        unschedulable=(tried.message or tried.reason) if tried is not None else "",
+        unschedulable_since=_time(tried.last_transition_time) if tried is not None else None,
+        gates=tuple(gate.name for gate in pod.spec.scheduling_gates or ()),
         nnodes=_nnodes(meta.annotations.nnodes),
         template=meta.annotations.template,
         pod_ip=pod.status.pod_ip,

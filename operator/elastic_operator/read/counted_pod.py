@@ -19,10 +19,10 @@ from elastic_operator.read import convert
 class CountedPod:
     """A pod as counted.
 
-    `node` is where it is bound or pinned. `claims` is the uid of the job that it names as its controller, `own` what it
-    is to that job if that is true. `waits`: it is not ours, asks for GPUs, and has no node yet. `unread`: it could not
-    be read. `orphan`: it was ours, and its job is gone. `nominated`: kube-scheduler keeps the node for this pod of
-    others, which asks for no GPUs.
+    `node`: where it is bound or pinned. `claims`: the uid of the job that the pod names as its controller. `own`: the
+    pod as a pod of that job; None if the claim is false. `waits`: it is not ours, asks for GPUs, and has no node yet.
+    `unread`: it could not be read. `orphan`: it was ours, and its job is gone. `nominated`: it is not ours and asks for
+    no GPUs, and kube-scheduler keeps room on the node for it.
     """
 
     pod: Pod
@@ -39,9 +39,9 @@ class CountedPod:
     def holds(self) -> bool:
         """Whether this is a pod of others that uses a node.
 
-        An orphan without a node counts where it is pinned until its deletion is asked for: the garbage collector asks
-        some time after the job is gone, and kube-scheduler may bind the pod before that. A pod that kube-scheduler has
-        made room for by preemption counts there, or ours would come again in that room and be evicted again.
+        An orphan that is pinned but not bound counts on its node until it is deleted. The garbage collector deletes it
+        some time after the job, and kube-scheduler may bind it before. A pod for which kube-scheduler has preempted
+        others counts on its nominated node. Else we would create pods in that room, and they would be evicted again.
         """
         if self.own is not None or convert.ended(self.pod):
             return False

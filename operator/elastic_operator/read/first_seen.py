@@ -1,21 +1,25 @@
 """Since when nodes are away and pods wait, as this process saw it: a step of the clock loses no node or pod (29).
 
-A node that is not Ready, a pod that waits, a master that is away: after some time pods are given up or deleted for it.
-A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. A time that
-is in the future, or late, when it is first seen counts from that moment, because a step is believed only after some
-seconds. At its first look, a process believes what is written.
+Pods are given up or deleted some time after a node has stopped being Ready, a pod has begun to wait, or a master has
+gone away. A step of the clock must not cause that. So a time that was seen before a step moves along with the clock. If
+a time is in the future or more than a minute old when it is first seen, the moment of seeing counts instead: the clock
+may have stepped, which is known only seconds later. At its first look, a process believes what is written.
+
+Since when a scheduler cannot place a pod that had scheduling gates is written nowhere: the condition keeps the time of
+the pod's creation. That counts from when it is first seen (176).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
+from math import inf
 
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.times import not_later
 
-LATE_SECONDS = 60.0
+LATE_NEWS_SECONDS = 60.0
 """A time further back than this is not late news: its writer's clock is behind."""
 MAX_KEPT = 100_000
 
@@ -29,6 +33,8 @@ class FirstSeen:
         """Minus the steps of the clock until then, so that later steps do not change them."""
         self._asked: set[str] = set()
         """The pods that were being deleted while they ran."""
+        self._gated: set[str] = set()
+        """The pods that had scheduling gates."""
 
     def begin_look(self) -> None:
         """A look begins: it reads all that is new since the last one."""
@@ -48,12 +54,13 @@ class FirstSeen:
         if len(self._seen) >= MAX_KEPT:
             for key in list(islice(self._seen, MAX_KEPT // 2)):
                 del self._seen[key]
-        if len(self._asked) >= MAX_KEPT:
-            self._asked.clear()
+        for uids in (self._asked, self._gated):
+            if len(uids) >= MAX_KEPT:
+                uids.clear()
 
     def _believed(self, written: float) -> float:
         now = self.clock.time()
-        return now if self._looks > 1 and now - written >= LATE_SECONDS else not_later(written, now)
+        return now if self._looks > 1 and now - written >= LATE_NEWS_SECONDS else not_later(written, now)
 
     def of_pod(self, pod: OwnPod) -> OwnPod:
         """The pod, with the times since when it waits for a node, or to start there.
@@ -67,13 +74,18 @@ class FirstSeen:
         if pod.phase != "Pending":
             return pod
 
+        if pod.gates:
+            self._gated.add(pod.uid)
+
         def since(written: float | None) -> float | None:
             return self.since(pod.uid, written) if written else written
 
+        was_gated = pod.unschedulable_since is None or pod.uid in self._gated
+        unschedulable_since = inf if pod.unschedulable and was_gated else pod.unschedulable_since  # inf: as first seen
         return replace(
             pod,
             main=replace(pod.main, waiting_since=since(pod.main.waiting_since)),
             created=since(pod.created) or 0.0,
             bound_since=since(pod.bound_since),
-            unschedulable_since=since(pod.unschedulable_since),
+            unschedulable_since=since(unschedulable_since),
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.plan.facts.job import JobContext, OwnPod, Quiet
+from elastic_operator.plan.facts.job import JobContext, OwnPod, Undisturbed
 from elastic_operator.plan.job.flapping import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
@@ -57,11 +57,11 @@ class JobContexts:
             ignored_priority=priority.ignored,
             unready=unready,
             disruption=self._nodes.disruptions.present if unready else None,
-            shut_out=self._nodes.shut_out(pods),
+            misplaced=self._nodes.misplaced(pods),
             grace_ceiling=self.grace_ceiling(body.metadata.namespace),
             uncounted=self._uncounted.why(parsed.asked),
             left_out=self._pod_priorities.left_out(parsed.spec),
-            quiet=self._quiet(body),
+            undisturbed=self._undisturbed(body),
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobContext:
@@ -81,11 +81,11 @@ class JobContexts:
         ceiling = self._policies.resolved.grace_ceiling(namespace)
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
-    def _quiet(self, body: objects.CustomObject) -> Quiet | None:
+    def _undisturbed(self, body: objects.CustomObject) -> Undisturbed | None:
         """Since when nothing has changed from outside, if that matters for the job (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
         resolved = self._policies.resolved
         name = resolved.team_of.get(body.metadata.namespace)
         in_turns = any(team.name == name and team.quantum_seconds is not None for team in resolved.teams)
-        return Quiet(self._external_changes.since, in_turns)
+        return Undisturbed(self._external_changes.since, in_turns)

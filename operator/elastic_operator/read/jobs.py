@@ -10,11 +10,11 @@ from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobReports, OwnPod
 from elastic_operator.read import convert
-from elastic_operator.read.bulkhead import Fault
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings
 
@@ -22,18 +22,15 @@ from elastic_operator.settings import Settings
 class JobInputs(NamedTuple):
     """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
 
-    `pods` are its own. While all of its nodes are Ready, what is reported is as if no master and no log were asked.
+    `pods` are its own. While all its nodes are Ready, reports of masters and logs are left out of `reports`, so that
+    they do not void the job.
     """
 
     body: objects.CustomObject
     pods: tuple[OwnPod, ...]
     foreign_names: frozenset[str]
-    around: JobContext
-    heard: JobReports
-
-    def equal(self, other: JobInputs) -> bool:
-        """Whether nothing differs. Objects are compared by identity, because the stores never change one."""
-        return self.body is other.body and self.pods is other.pods and self[2:] == other[2:]
+    context: JobContext
+    reports: JobReports
 
 
 class Jobs:
@@ -53,16 +50,16 @@ class Jobs:
         self._dropped_fields = dropped_fields
         self._specs, self._contexts = specs, contexts
 
-    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], heard: JobReports) -> JobInputs:
+    def inputs(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], reports: JobReports) -> JobInputs:
         """The inputs of one job now."""
-        around = self._contexts.of(body, pods)
-        if not around.unready:
-            heard = replace(heard, answered=-inf, group=NOBODY_ASKS)
-        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), around, heard)
+        context = self._contexts.of(body, pods)
+        if not context.unready:
+            reports = replace(reports, answered=-inf, group=NOBODY_ASKS)
+        return JobInputs(body, pods, self._ledger.foreign_names(body.metadata.uid), context, reports)
 
     def job(self, inputs: JobInputs) -> Job:
         """One job, from its inputs."""
-        meta, around = inputs.body.metadata, inputs.around
+        meta, context = inputs.body.metadata, inputs.context
         parsed = self._specs.of(inputs.body)
         return Job(
             namespace=meta.namespace,
@@ -71,7 +68,7 @@ class Jobs:
             generation=meta.generation,
             created=convert.epoch(meta.creation_timestamp or ""),
             status=self._specs.status(inputs.body),
-            spec=parsed.with_grace_up_to(around.grace_ceiling),
+            spec=parsed.with_grace_up_to(context.grace_ceiling),
             invalid=parsed.invalid,
             unknown_fields=parsed.unknown,
             unused_flags=parsed.unused,
@@ -80,14 +77,14 @@ class Jobs:
             fingerprints=parsed.fingerprints,
             provisioning=self._settings.node_provisioning,
             start_seconds=self._settings.start_timeout_seconds,
-            unkept=self._dropped_fields.fields,
+            dropped_status_fields=self._dropped_fields.fields,
             what_if=meta.annotations.what_if,
-            heard=inputs.heard,
-            around=around,
+            reports=inputs.reports,
+            context=context,
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
-        """A job that is set aside, or deleted: what is known without its spec."""
+        """A job that is quarantined, or deleted: what is known without its spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)
@@ -104,6 +101,6 @@ class Jobs:
             pods=pods,
             fault=fault.message if fault else "",
             unallocated=fault is not None and fault.in_allocation,
-            around=self._contexts.without_spec(body),
+            context=self._contexts.without_spec(body),
             deleted=meta.deletion_timestamp is not None,
         )

@@ -1,7 +1,7 @@
-"""Pods that are being deleted and do not go: a stuck finalizer, a dead kubelet. Their room is not free soon (40).
+"""Pods whose deletion hangs, because of a stuck finalizer or a dead kubelet. Their room is not free soon (40).
 
-A pod has its grace and a minute more, from when it was first seen leaving. The monotonic clock counts, because the end
-of the grace is written on another clock.
+A pod is overdue a minute after its grace, counted on the monotonic clock from when its deletion was first seen. The end
+of the grace in the pod's object is not used, because it is a time of another machine's clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import inf
 
 OVERDUE_SECONDS = 60.0
 """A working kubelet has removed the pod long before."""
-LATE_SECONDS = 10.0
+BUSY_KUBELET_SECONDS = 10.0
 """A busy kubelet has removed it by then."""
 
 
@@ -40,10 +40,10 @@ class Leaving:
     def is_expected(self, uid: str) -> bool:
         """Whether the pod is leaving and may still go in time."""
         due = self._due.get(uid)
-        return due is not None and self._now() < due - OVERDUE_SECONDS + LATE_SECONDS
+        return due is not None and self._now() < due - OVERDUE_SECONDS + BUSY_KUBELET_SECONDS
 
     def overdue_within(self, uid: str) -> float:
-        """The seconds until the pod is overdue; infinity if it is so already."""
+        """Seconds until the pod is overdue; infinity if it is overdue already, or is not being deleted."""
         return self._due.get(uid, inf) - self._now()
 
     def expire(self) -> list[str]:

@@ -20,6 +20,7 @@ from elastic_operator.cluster.interned import interned
 from elastic_operator.cluster.meta import OwnerReference
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Member, Node, PodShape, Resources
 from elastic_operator.read import convert
@@ -378,8 +379,8 @@ class Ledger:
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
         """The load, with one object for equal requests: the allocator adds up thousands of them in each pass."""
-        gpus = sum(requests.get(name, 0) for name in self._gpu_resources)
-        return Load(interned(self._alike, tuple(sorted(requests.items())), requests), gpus, host_ports)
+        known = interned(self._alike, tuple(sorted(requests.items())), requests)
+        return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
         """Role and index of a pod of ours; None for pods of others, whatever job they name."""

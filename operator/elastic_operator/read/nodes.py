@@ -14,10 +14,10 @@ from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
 from elastic_operator.read import convert
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.disruptions import Disruptions
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,10 @@ class Nodes:
         stored: Store[objects.Node],
         ledger: Ledger,
         first_seen: FirstSeen,
-        bulkhead: Bulkhead,
+        quarantine: Quarantine,
         gpu_resources: Sequence[str],
     ) -> None:
-        self._stored, self._ledger, self._first_seen, self._bulkhead = stored, ledger, first_seen, bulkhead
+        self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._down: dict[str, tuple[float, float]] | None = None
         """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
         look.
@@ -68,7 +68,7 @@ class Nodes:
     def openness(self) -> Openness:
         """Which nodes there are, and which take no new pods.
 
-        A node that is set aside does not count as closed here: the scheduler decides about pods that wait for it.
+        A node that is quarantined does not count as closed here: the scheduler decides about pods that wait for it.
         """
         return self._openness.get("", self._stamp(), self._find_openness)
 
@@ -84,7 +84,7 @@ class Nodes:
         """Of all nodes that are not Ready, those of these pods."""
         return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
-    def shut_out(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
+    def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
         """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
@@ -107,15 +107,15 @@ class Nodes:
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
-        """Changes whenever a node changes, is set aside, or is to be tried again."""
-        return self._stored.revision, self._bulkhead.state()
+        """Changes whenever a node changes, is quarantined, or is to be tried again."""
+        return self._stored.revision, self._quarantine.state()
 
     def _judge(self, node: objects.Node) -> str | None:
-        """Why the node takes no new pods; None while it is set aside."""
+        """Why the node takes no new pods; None while it is quarantined."""
         return self._attempt(node, lambda: convert.node(node).why_closed)
 
     def _attempt(self, node: objects.Node, work: Callable[[], T]) -> T | None:
-        return self._bulkhead.attempt("node", node.metadata.uid, node.metadata.name, work)
+        return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
@@ -146,7 +146,7 @@ class Nodes:
         return node if node is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        """A node that is set aside: what pods use there counts for their teams. None if even that cannot be read."""
+        """A node that is quarantined: what pods use there counts for their teams. None if even that cannot be read."""
         try:
             return self._with_use(convert.closed_node, stored, apart, going)
         except Exception:
@@ -169,7 +169,7 @@ class Nodes:
         """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
 
         The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then (`FirstSeen`). A node that is set aside keeps its last answer.
+        away for much longer than since then (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
         stamp = self._stamp()
         all_up = self._down == {} and stamp == self._read

@@ -14,7 +14,7 @@ from elastic_operator.memory import Remembered
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
 from elastic_operator.read import convert
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -32,49 +32,52 @@ class Policies:
         namespaces: Store[objects.Namespace],
         *,
         flavors: Collection[str],
-        bulkhead: Bulkhead,
+        quarantine: Quarantine,
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
-        self._flavors, self._bulkhead = frozenset(flavors), bulkhead
+        self._flavors, self._quarantine = frozenset(flavors), quarantine
         self._made: Remembered[object, Resolved] = Remembered()
-        self._named: tuple[Namespace, ...] = ()
-        self._parsed: dict[str, tuple[int, Policy]] = {}
+        self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
+        self._parsed: Remembered[int, Policy] = Remembered()
+        """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
         """Each policy as it was when teams could last be made of it."""
         self.resolved = Resolved()
 
     def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
         """The policies and namespaces that the teams were made of at the last look."""
-        return tuple(policy for _, policy in self._parsed.values()), self._named
+        return self._sources
 
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
-        seen = self._policies.revision, self._namespaces.revision, self._bulkhead.state()
+        seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
         self.resolved = self._made.get("", seen, self._make)
         return self.resolved
 
     def _make(self) -> Resolved:
-        self._named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
-        return self._resolve(self._parse_all(self._policies.values()), self._named)
+        named = tuple(Namespace(n.metadata.name, n.metadata.labels) for n in self._namespaces.values())
+        policies = tuple(self._read(body) for body in self._policies.values())
+        present = {policy.uid for policy in policies}
+        self._parsed.drop_absent(present)
+        self._good = {uid: policy for uid, policy in self._good.items() if uid in present}
+        self._sources = policies, named
+        return self._resolve(policies, named)
 
-    def _parse_all(self, bodies: tuple[objects.CustomObject, ...]) -> tuple[Policy, ...]:
-        last, self._parsed = self._parsed, {}
-        for body in bodies:
-            uid, generation = body.metadata.uid, body.metadata.generation
-            before = last.get(uid)
-            same = before is not None and before[0] == generation and not before[1].fault
-            self._parsed[uid] = before if before is not None and same else (generation, self._parse(body))
-        self._good = {uid: policy for uid, policy in self._good.items() if uid in self._parsed}
-        return tuple(policy for _, policy in self._parsed.values())
+    def _read(self, body: objects.CustomObject) -> Policy:
+        uid, generation = body.metadata.uid, body.metadata.generation
+        policy = self._parsed.get(uid, generation, self._parse, body)
+        if policy.fault:
+            self._parsed.drop(uid)  # it is tried again when its time has come
+        return policy
 
     def _parse(self, body: objects.CustomObject) -> Policy:
         meta = body.metadata
-        fault = self._bulkhead.fault(meta.uid, meta.generation)
+        fault = self._quarantine.fault(meta.uid, meta.generation)
         if fault is None:
             try:
                 return policy_of(body)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this policy's, and no other's
-                fault = self._bulkhead.set_aside("policy", meta.uid, meta.name, error, version=meta.generation)
+                fault = self._quarantine.quarantine("policy", meta.uid, meta.name, error, version=meta.generation)
         created = convert.epoch(meta.creation_timestamp or "")
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
 
@@ -95,18 +98,21 @@ class Policies:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")
-                self._bulkhead.count("policy")
+                self._quarantine.count("policy")
                 return self.resolved
-            return resolve([self._without(p, error) if p in bad else p for p in policies], named, flavors=self._flavors)
+            policies = tuple(self._without(p, error) if p in bad else p for p in policies)
+            self._sources = policies, named
+            return resolve(policies, named, flavors=self._flavors)
         self._good |= {policy.uid: policy for policy in policies if policy.spec is not None and not policy.fault}
         return resolved
 
     def _without(self, policy: Policy, error: Exception) -> Policy:
-        generation = self._parsed[policy.uid][0]
-        fault = self._bulkhead.set_aside("policy", policy.uid, policy.name, error, version=generation)
-        stand_in = self._stand_in(policy, fault.message)
-        self._parsed[policy.uid] = generation, stand_in
-        return stand_in
+        body = self._policies.get(policy.uid)
+        assert body is not None, "the stores stay as they are during a look"
+        version = body.metadata.generation
+        fault = self._quarantine.quarantine("policy", policy.uid, policy.name, error, version=version)
+        self._parsed.drop(policy.uid)
+        return self._stand_in(policy, fault.message)
 
 
 def policy_of(body: objects.CustomObject) -> Policy:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
@@ -15,9 +14,10 @@ from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.jobs import Jobs
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.nodes import Nodes
-from elastic_operator.read.pending.pending_pod import Rest
+from elastic_operator.read.pending.pending_pod import PodBackoff
 from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings
@@ -27,7 +27,7 @@ class Reader:
     """The parts by which stores are read.
 
     Args:
-        rest, makes_way: As in `PendingPods`.
+        backoff, makes_way: As in `PendingPods`.
     """
 
     def __init__(
@@ -37,18 +37,18 @@ class Reader:
         settings: Settings,
         *,
         clock: ServerClock,
-        bulkhead: Bulkhead,
+        quarantine: Quarantine,
         dropped_fields: DroppedFields | None = None,
-        rest: Callable[[str], Rest | None] = lambda _uid: None,
+        backoff: Callable[[str], PodBackoff | None] = lambda _uid: None,
         makes_way: Callable[[str], bool] = lambda _node: False,
     ) -> None:
-        self.stores, self.ledger, self.settings, self.bulkhead = stores, ledger, settings, bulkhead
+        self.stores, self.ledger, self.settings, self.quarantine = stores, ledger, settings, quarantine
         self.first_seen = FirstSeen(clock)
         self.specs = Specs(self.first_seen, settings.gpu_resources)
         self.shapes = Shapes(settings, claims=stores.claims, volumes=stores.volumes, classes=stores.priority_classes)
         flavors = [f.name for f in settings.flavors]
-        self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, bulkhead=bulkhead)
-        self.nodes = Nodes(stores.nodes, ledger, self.first_seen, bulkhead, settings.gpu_resources)
+        self.policies = Policies(stores.policies, stores.namespaces, flavors=flavors, quarantine=quarantine)
+        self.nodes = Nodes(stores.nodes, ledger, self.first_seen, quarantine, settings.gpu_resources)
         self.external_changes = ExternalChanges(stores.jobs, ledger)
         self.job_contexts = JobContexts(
             stores,
@@ -72,8 +72,8 @@ class Reader:
             settings,
             nodes=stores.nodes,
             clock=clock,
-            bulkhead=bulkhead,
+            quarantine=quarantine,
             volumes=self.shapes.volumes,
-            rest=rest,
+            backoff=backoff,
             makes_way=makes_way,
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass, field
 
+from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Resources
 
 
@@ -46,7 +47,7 @@ class PodSum:
         return dict(held)
 
     def _gpus(self, namespace: str, requests: Resources) -> dict[tuple[str, str], int]:
-        return {(namespace, name): requests[name] for name in self.gpu_resources if requests.get(name)}
+        return {(namespace, name): n for name, n in gpus_by_resource(requests, self.gpu_resources).items()}
 
 
 class PodIndex:

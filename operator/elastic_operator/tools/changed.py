@@ -121,19 +121,19 @@ def _new(recording: Recording, key: tuple[str, str], spec: JobSpec, priority: in
         created=recording.now,
         status=JobStatus(),
         spec=spec,
-        around=JobContext(priority=priority),
+        context=JobContext(priority=priority),
     )
 
 
 def _edited(job: Job, spec: JobSpec, priorities: Mapping[str, int]) -> Job:
     """The job after the edit, with its pods and its status as they were. What was wrong with its spec is gone."""
-    around = job.around
+    context = job.context
     return replace(
         job,
         spec=spec,
         generation=job.generation + 1,
-        around=replace(around, priority=priorities.get(spec.priority_class_name, around.priority)),
-        heard=replace(job.heard, refused="", blocked=""),
+        context=replace(context, priority=priorities.get(spec.priority_class_name, context.priority)),
+        reports=replace(job.reports, refused="", blocked=""),
         invalid="",
         fault="",
         unallocated=False,

@@ -93,7 +93,8 @@ class Outcome:
 def decide(recording: Recording) -> Outcome:
     """What a pass decides, in an order that does not depend on the order of the input.
 
-    The plans are those of jobs whose takers are known to have use for the room, as if every dry run had passed (139).
+    The plans are those of jobs whose preemptors are known to have use for the room, as if every dry run had passed
+    (139).
     """
     world, planner = RecordedWorld(recording), Planner()
     decisions = planner.decide(world, RecordedReclaim(recording))
@@ -121,11 +122,11 @@ def _decision(
         try:
             plan = planner.plan(obs, grant, world.now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
-            aside = planner.set_aside(world, uid, error, given=True)
-            assert aside is not None, "the job is there"
-            obs = aside
+            quarantined = planner.quarantine(world, uid, error, given=True)
+            assert quarantined is not None, "the job is there"
+            obs = quarantined
     if obs.job.fault:
-        plan = planner.plan_aside(obs.job, grant.assignment.release if grant else (), world.now)
+        plan = planner.plan_in_quarantine(obs.job, grant.assignment.release if grant else (), world.now)
     namespace = obs.job.namespace
     team = decisions.policies.team_of.get(namespace, f"namespace {namespace}")
     return Decision(obs, team, demand, grant, plan)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from kubernetes.config import ConfigException
-
 from elastic_operator.cluster.connection import Connection, load_connection
 from elastic_operator.cluster.errors import ClusterError, NotServed
 from elastic_operator.cluster.session import Session
@@ -15,7 +13,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.bulkhead import Bulkhead
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError
@@ -27,6 +25,8 @@ LIST_SECONDS = 120.0
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:
     """The cluster that the kubeconfig names, or the one this runs in. Raises InputError."""
+    from kubernetes.config import ConfigException
+
     try:
         return load_connection(kubeconfig, context=context)
     except (ConfigException, OSError) as error:
@@ -71,5 +71,7 @@ async def _try_each_list(process: Process, session: Session) -> None:
 
 def _world(process: Process) -> StoredWorld:
     """Failed pods count as failed at once, without what their logs say of it."""
-    reader = Reader(process.stores, process.ledger, process.settings, clock=process.session.clock, bulkhead=Bulkhead())
+    reader = Reader(
+        process.stores, process.ledger, process.settings, clock=process.session.clock, quarantine=Quarantine()
+    )
     return StoredWorld(reader, lambda _uid, _namespace, pods: pods, FailedWrites())

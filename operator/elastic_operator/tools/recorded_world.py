@@ -9,6 +9,7 @@ from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
@@ -18,7 +19,7 @@ from elastic_operator.tools.recording import Recording
 
 
 class RecordedWorld:
-    """One moment that does not pass. A job at which the planner raises is set aside, like in the operator."""
+    """One moment that does not pass. A job at which the planner raises is quarantined, like in the operator."""
 
     def __init__(self, recording: Recording) -> None:
         self._nodes = recording.nodes
@@ -52,17 +53,16 @@ class RecordedWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that were being created. A recording does not say which of their requests are GPUs."""
-        names = self.empty.gpu_resources
-        pods = self._jobs[uid].assumed
-        return tuple(replace(pod, gpus=sum(pod.requests.get(name, 0) for name in names)) for pod in pods)
+        names, pods = self.empty.gpu_resources, self._jobs[uid].assumed
+        return tuple(replace(pod, gpus=count_gpus(pod.requests, names)) for pod in pods)
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""
         return flavor_held(pods, self._labels, self.empty.flavors)
 
-    def may_take(self, job: Job) -> bool:
+    def may_preempt(self, job: Job) -> bool:
         """Whether others might lose pods for it, by what the API server had answered about its own pods."""
-        return self._jobs[job.uid].may_take
+        return self._jobs[job.uid].may_preempt
 
     def is_trusted(self, job: Job) -> bool:
         """Whether others might lose pods for it, by the errors that it had caused in the operator."""
@@ -80,7 +80,7 @@ class RecordedWorld:
         """The foreign pods that waited for GPUs."""
         return self._pending
 
-    def set_aside(
+    def quarantine(
         self,
         uid: str,
         error: Exception,
@@ -95,7 +95,10 @@ class RecordedWorld:
         self._jobs[uid] = replace(known, facts=facts)
         return True
 
-    def set_pod_aside(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
+    def cannot_tell_demand(self, job: Job, error: Exception) -> None:
+        """Its pods count as used; nobody reads the log of a recording."""
+
+    def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:  # noqa: ARG002 - it is left out
         """The allocation raised an error about a foreign pod."""
         self._pending = tuple(pending for pending in self._pending if pending.uid != pod.uid)
 

@@ -35,7 +35,7 @@ class RecordedJob:
     facts: Job
     shape: JobShape | None = None
     assumed: tuple[Member, ...] = ()
-    may_take: bool = True
+    may_preempt: bool = True
     is_trusted: bool = True
 
 
@@ -89,7 +89,7 @@ def _job(world: World, obs: Observation) -> RecordedJob:
         ),
         shape=world.shape(job) if obs.wants_pods and not job.fault else None,
         assumed=tuple(replace(pod, gpus=0) for pod in world.assumed(job.uid)),
-        may_take=world.may_take(job),
+        may_preempt=world.may_preempt(job),
         is_trusted=world.is_trusted(job),
     )
 

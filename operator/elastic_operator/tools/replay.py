@@ -65,7 +65,7 @@ def _observed(d: Decision) -> dict[str, Any]:
     obs = d.obs
     return {
         "events": plain(obs.events),
-        "live": [pod.name for pod in obs.live],
+        "live": [pod.name for pod in obs.members],
         "gone": [{"name": pod.name, "reason": reason} for pod, reason in obs.to_delete],
         "lost_nodes": plain(obs.lost_nodes),
         "kept_nodes": plain(obs.kept_nodes),
@@ -81,10 +81,10 @@ def _grant(d: Decision) -> dict[str, Any] | None:
         return None
     gets = d.grant.assignment
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
-    takers = {"takers": plain(names_of(d.grant.takers))} if d.grant.takers else {}
+    preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
     del grant["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **grant, **takers}
+    return {"replicas": gets.replicas, **plain(pods), **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def _below(d: Decision) -> Iterator[str]:
         gets = d.grant.assignment
         moves = (("keep", d.placed(gets.keep)), ("release", d.placed(gets.release)), ("create", gets.create))
         yield from (f"{what}: {in_words(pods)}" for what, pods in moves if pods)
-        if d.grant.takers:
-            yield f"released for: {', '.join(names_of(d.grant.takers))}"
+        if d.grant.preemptors:
+            yield f"released for: {', '.join(names_of(d.grant.preemptors))}"
     yield from _done(d, d.plan)
 
 

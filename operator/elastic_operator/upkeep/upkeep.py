@@ -12,7 +12,7 @@ from elastic_operator.cluster.waiting import waited_for
 log = logging.getLogger(__name__)
 
 BETWEEN_SECONDS = 1.0
-RETRY_SECONDS = 5.0
+UPKEEP_RETRY_SECONDS = 5.0
 
 Writes = Mapping[str, Callable[[], Awaitable[None]]]
 """By the name of what each is about."""
@@ -37,7 +37,7 @@ class Upkeep:
     async def run(self) -> None:
         """Write until cancelled. After an error of the operator's own, what is due is written after the next change."""
         while True:
-            await waited_for(self._news, RETRY_SECONDS if self._failures else None)
+            await waited_for(self._news, UPKEEP_RETRY_SECONDS if self._failures else None)
             self._news.clear()
             try:
                 for name, write in self._due().items():

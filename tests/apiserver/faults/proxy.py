@@ -122,10 +122,9 @@ class Proxy:
         """For a kubeconfig: plain http, no credentials."""
         return f"http://{HOST}:{self.port}"
 
-    @property
-    def open_watches(self) -> int:
-        """How many watches clients have open."""
-        return len(self._watches)
+    def open_watches(self, where: Matcher = anything) -> int:
+        """How many matching watches clients have open."""
+        return sum(where(watch.request) for watch in list(self._watches))
 
     def swallow(self) -> None:
         """Accept connections and never answer; open watches fall silent. As a network that drops packets."""

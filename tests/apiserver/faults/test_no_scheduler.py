@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.plan.job.waiting import UNSEEN_SECONDS
+from elastic_operator.plan.job.pending_reasons import UNSEEN_SECONDS
 from tests.apiserver.faults.lab import World, elastic_job
 from tests.apiserver.input.pool import conditions_of
 from tests.apiserver.operators import Operators, eventually

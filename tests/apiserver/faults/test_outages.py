@@ -52,6 +52,7 @@ class Story:
         self.operator = operators.start(server=proxy.url, environ={"POD_UID": "the-only-one"})
         world.wait_settled("ends", 2)
         world.wait_settled("grows", room_beside(FOREIGN) - 2)
+        eventually("kopf's watch, which comes after the first pass", lambda: proxy.open_watches(of_jobs) == 1)
 
     def go_on_unseen(self) -> None:
         """A pod of ours is lost, 30 foreign pods go and 4 come, a job is deleted, another one is created."""

@@ -137,8 +137,8 @@ def test_a_filter_changes_headers_and_bodies(proxy: Proxy, client: httpx.Client)
 def test_a_client_that_goes_ends_its_watch(proxy: Proxy, client: httpx.Client, api: httpx.Client) -> None:
     revision = api.get(CONFIG_MAPS).json()["metadata"]["resourceVersion"]
     with client.stream("GET", CONFIG_MAPS, params={"watch": "true", "resourceVersion": revision}):
-        eventually("the watch", lambda: proxy.open_watches == 1)
-    eventually("its end", lambda: proxy.open_watches == 0)
+        eventually("the watch", lambda: proxy.open_watches() == 1)
+    eventually("its end", lambda: proxy.open_watches() == 0)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.005, 0.05])

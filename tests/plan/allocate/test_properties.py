@@ -152,7 +152,7 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
     for tier in Tier:
         minima.serve(tier)
         give_back(state)
-    for entry in state.roster.entries:
+    for entry in state.queues.entries:
         for member in list(state.released(entry)):
             if entry.kept and entry.fits_more(1) and state.fits_back(entry, member):
                 raise AssertionError(f"{member.uid} could stay without anything being moved")
@@ -162,7 +162,7 @@ def test_no_minimum_takes_a_pod_that_it_does_not_need(snapshot):
 
 def _assert_needed(state, entry, member):
     mark = state.journal.mark()
-    seats = [(other, seat) for other in state.roster.entries for seat in other.seats]
+    seats = [(other, seat) for other in state.queues.entries for seat in other.seats]
     for other, seat in seats:
         state.unseat(other, seat)
     state.restore(entry, member)

@@ -23,7 +23,7 @@ CASES = {
     ),
     "nobody makes way for it": (
         [FULL],
-        [make_job("a", 1, 2, takes=False)],
+        [make_job("a", 1, 2, may_preempt=False)],
         SizeReason.INSUFFICIENT_NODES,
         "0 of 2 pods, 1 at least. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 4. Add a node,"
         " or wait. No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to"
@@ -38,14 +38,14 @@ CASES = {
     ),
     "growth is delayed": (
         [make_node("n1", 4)],
-        [make_job("a", 1, 2, on="n1", free=1, grow_after=NOW + 9)],
+        [make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW + 9)],
         SizeReason.SCALE_UP_DELAYED,
         "1 of 2 pods. There is room for 2 pods; the job grows elasticity.scaleUpDelaySeconds after its last change of"
         " size is complete. Lower that to grow sooner, or wait.",
     ),
     "growth is delayed but there is no room anyway": (
         [make_node("n1", 1)],
-        [make_job("a", 1, 2, on="n1", free=1, grow_after=NOW + 9)],
+        [make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW + 9)],
         SizeReason.INSUFFICIENT_NODES,
         "1 of 2 pods. 1 more needs 1 nvidia.com/gpu on one node; 1 usable node has 0 free of 1. Add a node, or wait.",
     ),
@@ -171,7 +171,7 @@ def test_reason(fact):
 
 
 def test_a_sentence_does_not_change_with_the_clock_alone():
-    jobs = [make_job("a", 1, 2, on="n1", free=1, grow_after=NOW + 9)]
+    jobs = [make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW + 9)]
     early, late = (grants([make_node("n1", 4)], jobs, now)["a"] for now in (NOW, NOW + 8))
     assert early == late
 

@@ -206,17 +206,17 @@ GROWTH = {
         {"a": "m0", "b": "m0 w0"},
     ),
     "growth waits after a change of size": Case(
-        TWO, (make_job("a", 1, 4, on="n1", free=1, grow_after=NOW + 5),), {"a": "m0"}
+        TWO, (make_job("a", 1, 4, on="n1", free=1, may_grow_at=NOW + 5),), {"a": "m0"}
     ),
     "growth waits no longer when its time has come": Case(
-        TWO, (make_job("a", 1, 2, on="n1", free=1, grow_after=NOW),), {"a": "m0 +w0@n1"}
+        TWO, (make_job("a", 1, 2, on="n1", free=1, may_grow_at=NOW),), {"a": "m0 +w0@n1"}
     ),
     "a replacement does not wait": Case(
-        TWO, (make_job("a", 1, 4, on="n1", free=2, grow_after=NOW + 5),), {"a": "m0 +w0@n1"}
+        TWO, (make_job("a", 1, 4, on="n1", free=2, may_grow_at=NOW + 5),), {"a": "m0 +w0@n1"}
     ),
-    "a minimum does not wait": Case(TWO, (make_job("a", 2, 4, free=0, grow_after=NOW + 5),), {"a": "+m0@n1 +w0@n1"}),
+    "a minimum does not wait": Case(TWO, (make_job("a", 2, 4, free=0, may_grow_at=NOW + 5),), {"a": "+m0@n1 +w0@n1"}),
     "completing an upper size is growth when it was never granted": Case(
-        TWO, (make_job("a", sizes=(2, 4), on="n1 n1 n2", free=2, grow_after=NOW + 5),), {"a": "m0 w0 -w1"}
+        TWO, (make_job("a", sizes=(2, 4), on="n1 n1 n2", free=2, may_grow_at=NOW + 5),), {"a": "m0 w0 -w1"}
     ),
     "a size that failed waits, smaller ones do not": Case(
         TWO, (make_job("a", 1, 4, on="n1", failed_size=3, failed_until=NOW + 5),), {"a": "m0 +w0@n1"}
@@ -370,7 +370,7 @@ def test_rule(fact):
 
 
 def test_a_delayed_job_says_when_to_look_again():
-    granted = grants(TWO, [make_job("a", 1, 4, on="n1", free=1, grow_after=NOW + 5)])["a"]
+    granted = grants(TWO, [make_job("a", 1, 4, on="n1", free=1, may_grow_at=NOW + 5)])["a"]
     assert granted.wake_at == NOW + 5
 
 

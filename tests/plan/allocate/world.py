@@ -50,7 +50,7 @@ def make_members(job, on, master, worker):
 
 
 def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=None, age=0, holds=None, free=99, **more):
-    """A job; `age` makes it older, `on` says where its members are, `free` is `free_up_to`."""
+    """A job; `age` makes it older, `on` says where its members are, `free` is `undelayed_size`."""
     worker = shape or make_shape()
     master = master or worker
     return JobDemand(
@@ -64,7 +64,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
         worker=worker,
         members=make_members(name, on, master, worker),
         holds_place=bool(on) if holds is None else holds,
-        free_up_to=free,
+        undelayed_size=free,
         **more,
     )
 
@@ -72,7 +72,7 @@ def make_job(name, low=1, high=None, *, on="", sizes=None, shape=None, master=No
 def make_team(name="team-a", guaranteed=0, *, borrow=None, weight=1, lend=None, flavor="default", quotas=None, **more):
     """A team and its quota of one flavor (`borrow` and `lend` are limits), or of those in `quotas`."""
     quota = Quota(guaranteed=guaranteed, borrow_limit=borrow, weight=weight, lend_limit=lend)
-    return Team(name, uid=f"uid-{name}", quotas={flavor: quota} if quotas is None else quotas, **more)
+    return Team(name, quotas={flavor: quota} if quotas is None else quotas, **more)
 
 
 def make_snapshot(nodes, jobs, now=NOW, *, teams=(), **more):
@@ -139,5 +139,5 @@ def _applied(job: JobDemand, grant: Grant, only_ready: bool) -> JobDemand:
         uid = f"{job.uid}-{slot.role[0]}{slot.index}"
         members.append(Member.of(uid, slot.role, slot.index, slot.node, shape))
     return replace(
-        job, members=tuple(members), free_up_to=grant.assignment.replicas, holds_place=grant.assignment.replicas > 0
+        job, members=tuple(members), undelayed_size=grant.assignment.replicas, holds_place=grant.assignment.replicas > 0
     )

@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.snapshot import (
     JobDemand,
     Member,
     PendingPod,
-    Taker,
+    Preemptor,
 )
 from elastic_operator.plan.job.demand import with_members
 from tests.plan.allocate.world import GPU, NOW, make_job, make_node, make_shape, make_snapshot, make_team
@@ -125,7 +125,7 @@ def _perhaps_asking(draw, job):
     shapes = {"master": job.master, "worker": job.worker}
     pods = [Member.of(f"{job.uid}-{role[0]}{i}", role, i, None, shapes[role]) for role, i in free]
     since = NOW - draw(st.sampled_from([0, -10]))
-    return with_members(replace(job, nodes_from=since), pods)
+    return with_members(replace(job, may_request_nodes_at=since), pods)
 
 
 @st.composite
@@ -158,8 +158,8 @@ def _jobs(draw, name, free, shapes, delays):
         members=tuple(draw(st.permutations(members))),
         used_indices=frozenset(draw(st.sets(st.integers(0, 4), max_size=2))),
         holds_place=bool(members) or draw(st.booleans()),
-        free_up_to=draw(st.integers(0, 8)) if delayed else 99,
-        grow_after=NOW + 20 if delayed else 0.0,
+        undelayed_size=draw(st.integers(0, 8)) if delayed else 99,
+        may_grow_at=NOW + 20 if delayed else 0.0,
         failed_size=draw(st.integers(1, 6)) if failed else None,
         failed_until=NOW + 30,
         wants=draw(st.integers(0, 9)) > 0,
@@ -193,13 +193,13 @@ def crowds(draw, kind):
 
 @st.composite
 def _limits(draw, uids):
-    takers = st.sampled_from([Taker("a", uid) for uid in [*uids, "gone"]] + [Taker("b", "gone")])
+    preemptors = st.sampled_from([Preemptor("a", uid) for uid in [*uids, "gone"]] + [Preemptor("b", "gone")])
     return EvictionLimits(
         draw(st.sampled_from([NO_LIMIT, 1, 2, 3])),
         draw(st.sampled_from([NO_LIMIT, 1, 2, 4])),
-        gone={f"gone{i}": draw(takers) for i in range(draw(st.integers(0, 2)))},
+        gone={f"gone{i}": draw(preemptors) for i in range(draw(st.integers(0, 2)))},
         firm=draw(st.sampled_from([frozenset(EvictionLimit), frozenset()])),
-        first=draw(st.none() | takers),
+        first=draw(st.none() | preemptors),
         kept=draw(st.integers(1, 2)),
     )
 
@@ -221,7 +221,7 @@ _OF_JOBS = {
     "master": (make_shape(2),),
     "worker": (make_shape(2),),
     "preemptible": (False,),
-    "takes": (False,),
+    "may_preempt": (False,),
     "failed_size": (1, 2),
     "waiting_since": (NOW - 1000,),
     "holds_place": (True,),
@@ -231,10 +231,10 @@ _OF_GROWERS = {
     "sizes": ((1, 3), (2, 3)),
     "worker": (make_shape(2),),
     "preemptible": (False,),
-    "takes": (False,),
-    "takes_from": (NOW + 9,),
+    "may_preempt": (False,),
+    "may_preempt_at": (NOW + 9,),
     "failed_size": (2,),
-    "free_up_to": (0,),
+    "undelayed_size": (0,),
     "namespace": ("b",),
 }
 
@@ -251,11 +251,11 @@ def _jobs_like_one(draw, free, grow):
         sizes=draw(st.sampled_from([(1, 2, 3, 4), (1, 2), (2, 3)])),
         master=shape,
         worker=shape,
-        free_up_to=99,
+        undelayed_size=99,
     )
     jobs = []
     for job in _like(draw, first, _OF_GROWERS if grow else _OF_JOBS, 8 if grow else 6):
-        waits = {"failed_until": NOW + 9 * bool(job.failed_size), "grow_after": NOW + 9 * (not job.free_up_to)}
+        waits = {"failed_until": NOW + 9 * bool(job.failed_size), "may_grow_at": NOW + 9 * (not job.undelayed_size)}
         job = replace(job, **waits)
         jobs.append(_placed(draw, job, free, job.sizes[0] + draw(st.sampled_from([0, 0, 1])) if grow else 0))
     return jobs
@@ -290,7 +290,7 @@ def _holders(draw, name, free, kind):
 _OF_PODS = {
     "priority": (0,),
     "preempts": (True,),
-    "takes": (False,),
+    "may_preempt": (False,),
     "reserved": ("n0",),
     "may_be_split": (True,),
     "shape": (make_shape(2),),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastic_api.status import Change, SizeReason, Training
+from elastic_api.status import MAX_HISTORY, Change, SizeReason, Training
 from elastic_operator.plan.allocation.allocate import allocate, next_change
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.snapshot import PodShape, Snapshot
@@ -15,6 +15,7 @@ from tests.plan.jobs import START, at, make_job, make_spec, see
 
 GROWN = [Change(time=at(100), from_=1, to=2, reason="ScaledUp")]
 TAKEN_BACK = Change(time=at(300), from_=3, to=2, reason="QuotaReclaimed")
+OFTEN_LOST = [Change(time=at(200), from_=2, to=1, reason="PodLost")] * MAX_HISTORY
 BEGUN_AGAIN = [
     Change(time=at(310), from_=0, to=2, reason="Started"),
     Change(time=at(300), from_=2, to=0, reason="PreemptedByJob"),
@@ -35,10 +36,10 @@ def elastic_job(history=GROWN, training=None, **elasticity):
     return make_elastic_job(make_group(1), spec=spec, **status)
 
 
-def torchrun_job(history=GROWN, **elasticity):
+def torchrun_job(history=GROWN, *, resizes=0, **elasticity):
     """The same in Torchrun mode."""
     spec, status = make_spec(maxReplicas=4, elasticity=elasticity), elastic_job(history).status
-    return make_job(make_group(1), spec=spec, status=status)
+    return make_job(make_group(1), spec=spec, status=status.model_copy(update={"resizes": resizes}))
 
 
 LOSES = {
@@ -46,12 +47,16 @@ LOSES = {
     "a plain script in Elastic mode that names no checkpoints": elastic_job(),
     "one that has grown once, and gave it back": torchrun_job([TAKEN_BACK, *GROWN]),
     "one that has grown once, was stopped and began again": torchrun_job([*BEGUN_AGAIN, *GROWN]),
+    "one that has lost so many pods since it grew that its history does not say so": torchrun_job(
+        OFTEN_LOST, resizes=1
+    ),
     "one of which only steps are known": elastic_job(training=Training(step=9)),
 }
 LOSES_NOTHING = {
     "a script that is asked for a checkpoint first": elastic_job(checkpointPath="/c"),
     "one that uses the library": elastic_job(training=OF_LIBRARY),
     "one that has never grown": torchrun_job([Change(time=at(100), from_=0, to=1, reason="Started")]),
+    "one that has never grown, and lost many pods": torchrun_job(OFTEN_LOST),
     "one whose user wants no delay": torchrun_job(scaleUpDelaySeconds=0),
 }
 

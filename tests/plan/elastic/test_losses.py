@@ -6,10 +6,10 @@ from math import inf
 import pytest
 
 from elastic_api.status import Change, PodStatus, Retry, RetryCause
+from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS
 from elastic_operator.plan.facts.launcher_report import Report
-from elastic_operator.plan.facts.useless_tries import FIRST_REST_SECONDS
 from elastic_operator.plan.job.still_training import FRESH_SECONDS
-from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import EXIT_DO_NOT_RETRY
 from tests.plan.elastic.jobs import (
     is_pending,
@@ -209,13 +209,56 @@ def test_what_is_tried_later_is_due_with_a_new_master_if_the_job_needs_it_and_ne
     waits = Retry(not_before=at(1500), attempt=3, **retry)
     planned = without_master(retry=waits)
     assert [create.role for create in planned.creates] == ["master"]
-    assert planned.status.retry == waits.model_copy(update={"not_before": at(due)})
+    found = planned.status.retry or planned.status.failed_size
+    assert found == waits.model_copy(update={"not_before": at(due)})
+
+
+SHUT = {"uid-master-0": "node n2 takes no pods any more"}
+
+
+def shut_out_master(*workers, **status):
+    """The job as it is seen when the node closes that its first master is planned for."""
+    master = is_pending(make_master(), bound=False, node="n2")
+    pods = [PodStatus(name="toy-master-0", role="master", phase="Pending")]
+    pods += [PodStatus(name=f"toy-worker-{index}", role="worker", phase="Running") for index in range(2)]
+    job = make_elastic_job((master, *workers), workers=2, pods=pods, running_since=None, **status)
+    return see(with_facts(job, misplaced=SHUT)).status
+
+
+def test_a_master_that_never_ran_is_not_lost_when_its_node_closes_and_the_next_one_comes():
+    status = shut_out_master(make_worker(0), make_worker(1))
+    assert (status.master_epoch, status.restarts, status.history) == (2, 0, [])
+    assert status.master_lost_time == at(200)
+
+
+def test_a_worker_that_is_lost_while_the_master_is_planned_anew_is_the_only_loss():
+    status = shut_out_master(make_worker(0))
+    assert (status.master_epoch, status.restarts) == (2, 1)
+    assert (status.history[0].reason, status.history[0].message) == (
+        "PodLost",
+        "Lost toy-worker-1; not counted as a failure.",
+    )
+
+
+@pytest.mark.parametrize("field", ["retry", "failed_size"])
+def test_a_master_that_is_planned_anew_waits_for_nothing(field):
+    cause = RetryCause.POD_LOST if field == "retry" else RetryCause.UNSCHEDULABLE
+    waits = Retry(reason="x", not_before=at(1500), cause=cause, size=None if field == "retry" else 2)
+    status = shut_out_master(make_worker(0), make_worker(1), **{field: waits})
+    assert getattr(status, field).not_before == at(200)
+
+
+def test_a_failed_master_waits_for_its_own_failure_only():
+    waits = Retry(reason="x", not_before=at(1500), cause=RetryCause.UNSCHEDULABLE, size=2)
+    job = make_elastic_job((ended(make_master(), 1), make_worker(0)), failed_size=waits)
+    status = see(job).status
+    assert (status.retry.not_before, status.failed_size.not_before) == (at(201), at(200))
 
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_job_that_lost_its_master_still_takes_nothing_from_others_after_it_took_in_vain(size):
     waits = Retry(reason="No room.", cause=RetryCause.UNSCHEDULABLE, not_before=at(100), attempt=3, size=size)
-    assert takes_from(without_master(retry=waits).status.retry) == START + 100 + FIRST_REST_SECONDS
+    assert may_preempt_at(without_master(failed_size=waits).status.failed_size) == START + 100 + FIRST_FUTILE_SECONDS
 
 
 def test_while_the_others_wait_the_job_says_so_and_is_not_ready():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.forecast.answer import WOULD_NOT_LAST, Answer, answer, with_job, work_out
-from elastic_operator.plan.stability import SteadyAllocator
+from elastic_operator.plan.lookahead import LookaheadAllocator
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots, sizes
 
@@ -28,7 +28,7 @@ def ask(snapshot: Snapshot, job, ends=None) -> Answer:
 def test_the_answer_is_what_the_job_gets_once_it_is_resumed(snapshot, namespace, allowed, shape, priority):
     job = make_job("asks", sizes=allowed, shape=shape, team=namespace, priority=priority)
     told = ask(snapshot, job)
-    real = SteadyAllocator()
+    real = LookaheadAllocator()
     real.allocate(snapshot)  # an allocator that has decided before, as the planner's has
     got = real.allocate(with_job(snapshot, job))["asks"]
     assert (told.replicas, told.limit) == (got.assignment.replicas, got.limit)
@@ -48,7 +48,7 @@ def test_no_job_of_anybody_is_named(snapshot, namespace, allowed):
 @given(shared_snapshots(SHAPES), st.sampled_from("abcd"), sizes())
 def test_lenders_have_idle_guarantees_and_lend_no_more_than_is_borrowed(snapshot, namespace, allowed):
     job = make_job("asks", sizes=allowed, team=namespace)
-    told = answer(job, SteadyAllocator().allocate(with_job(snapshot, job)))
+    told = answer(job, LookaheadAllocator().allocate(with_job(snapshot, job)))
     assert 0 <= told.borrowed <= told.gpus
     guaranteed = {team.name: team.quotas["default"].guaranteed for team in snapshot.teams}
     for name, gpus in told.lenders:

@@ -142,7 +142,7 @@ def test_an_end_in_thousands_of_years_is_not_known():
 def test_a_script_that_says_that_it_takes_thousands_of_years_says_nothing():
     training = Training(estimated_remaining_seconds=4 * 10**11, last_updated_time=at(NOW))
     job = make_facts(uid="lies", status=make_status(training=training))
-    assert known_ends([Observation(job, job.status, live=(make_pod(),))], NOW) == {}
+    assert known_ends([Observation(job, job.status, members=(make_pod(),))], NOW) == {}
 
 
 def test_confidence_is_the_part_of_the_gpus_in_use_whose_end_is_known():

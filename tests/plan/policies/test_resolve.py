@@ -18,13 +18,7 @@ def test_a_policy_becomes_a_team_of_its_name_with_all_it_says():
     )
     resolved = resolve([policy], [])
     (team,) = resolved.teams
-    assert (team.name, team.uid, team.created, team.parent, team.has_policy) == (
-        "team-a",
-        "uid-team-a",
-        5.0,
-        None,
-        True,
-    )
+    assert (team.name, team.created, team.parent, team.has_policy) == ("team-a", 5.0, None, True)
     assert team.quotas == {"default": Quota(guaranteed=2, borrow_limit=4, weight=3, lend_limit=1)}
     assert (team.priority, team.max_gpus_per_job, team.min_runtime_seconds, team.quantum_seconds) == (7, 8, 60, 1800)
     assert resolved.team_of == {"a": "team-a", "b": "team-a"}
@@ -76,9 +70,15 @@ def test_a_namespace_belongs_to_the_older_policy_and_the_younger_is_told():
     )
 
 
-def test_between_policies_of_one_age_the_lower_uid_wins():
-    first, second = make_policy("z", uid="1", namespaces=["x"]), make_policy("a", uid="2", namespaces=["x"])
-    assert resolve([second, first], []).team_of == {"x": "z"}
+def test_of_policies_of_one_age_the_first_by_name_wins_and_the_other_is_told():
+    """As after one `kubectl apply` of both: times have whole seconds, and uids are random."""
+    second, first = make_policy("z", uid="1", namespaces=["x"]), make_policy("a", uid="2", namespaces=["x"])
+    resolved = resolve([second, first], [])
+    assert resolved.team_of == {"x": "a"}
+    assert reasons(resolved) == {"1": ["Conflict"]}
+    assert the_problem(resolved).message.startswith(
+        "namespace x: belongs to policy 'a', which is as old as this one and the first by name, and to one policy only;"
+    )
 
 
 def test_an_older_policy_that_selects_wins_over_a_younger_one_that_names():
@@ -150,6 +150,15 @@ def test_a_circle_of_parents_is_cut_at_its_oldest_and_all_of_it_are_told():
     assert resolved.problems["uid-a"][0].message == (
         "spec.parent: 'b': must not lead back to this policy (b -> c -> a -> b); remove the parent of one of them."
         " Until then 'b', the oldest, is taken to have none."
+    )
+
+
+def test_a_circle_of_policies_of_one_age_is_cut_at_the_first_by_name():
+    a, b = make_policy("a", uid="2", parent="b"), make_policy("b", uid="1", parent="a")
+    resolved = resolve([b, a], [])
+    assert parents(resolved) == {"a": None, "b": "a"}
+    assert resolved.problems["1"][0].message.endswith(
+        "Until then 'a', of the oldest the first by name, is taken to have none."
     )
 
 

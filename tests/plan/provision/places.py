@@ -9,8 +9,8 @@ from tests.plan.allocate.world import NOW, make_job, make_members
 
 def asking(name="j", low=2, high=None, *, waits="", since=0, **more):
     """A job that may ask for nodes since so many seconds; `waits` are its waiting pods, such as "m0 w0"."""
-    job = make_job(name, low, high, nodes_from=NOW - since, holds=bool(waits), **more)
-    return replace(job, provisioning_pods=waiting_pods(job, waits), nodes_until=NOW + 900 if waits else 0.0)
+    job = make_job(name, low, high, may_request_nodes_at=NOW - since, holds=bool(waits), **more)
+    return replace(job, provisioning_pods=waiting_pods(job, waits), request_ends_at=NOW + 900 if waits else 0.0)
 
 
 def waiting_pods(job, text):
@@ -37,6 +37,6 @@ def _with_pods(job, grant):
         members=(),
         provisioning_pods=(),
         holds_place=grant.assignment.replicas > 0,
-        free_up_to=grant.assignment.replicas,
+        undelayed_size=grant.assignment.replicas,
     )
     return with_members(made, kept)

@@ -18,7 +18,7 @@ PASSES = 6
 def test_nobody_loses_a_pod_to_a_job_whose_pods_wait_or_are_to_wait(snapshot):
     granted = allocate(snapshot)
     waiting = {job.uid for job in snapshot.jobs if job.provisioning_pods or _asks(granted[job.uid])}
-    assert not waiting & {uid for grant in granted.values() for uid in grant.takers}
+    assert not waiting & {uid for grant in granted.values() for uid in grant.preemptors}
 
 
 def _asks(grant):

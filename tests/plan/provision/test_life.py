@@ -62,7 +62,7 @@ def demand(job, *, now=200.0, **known):
 
 def asks_from(job):
     """Seconds after START."""
-    time = demand(job).nodes_from
+    time = demand(job).may_request_nodes_at
     return None if time is None else time - START
 
 
@@ -102,8 +102,8 @@ def test_a_job_that_is_finishing_does_not_ask():
 
 
 def test_after_nodes_were_asked_for_in_vain_they_are_not_before_the_back_off_is_over():
-    retry = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
-    status = make_status(target_replicas=0, replicas=0, retry=retry)
+    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    status = make_status(target_replicas=0, replicas=0, failed_size=failed)
     job = waiting_job([], status=status)
     assert asks_from(job) == 500
     assert (demand(job).wants, demand(job).failed_size) == (True, None)
@@ -116,7 +116,7 @@ def test_pods_without_a_node_are_no_members_while_the_minimum_is_not_there():
     found = demand(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))))
     assert [m.uid for m in found.members] == ["uid-master-0"]
     assert [m.uid for m in found.provisioning_pods] == ["uid-worker-0"]
-    assert found.nodes_until == START + 1000
+    assert found.request_ends_at == START + 1000
     assert found.used_indices == {0}
 
 
@@ -149,8 +149,8 @@ def test_pods_that_are_being_created_wait_too():
 
 
 def test_what_the_planner_cannot_judge_is_not_tried_again_before_the_back_off_is_over():
-    retry = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
-    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, retry=retry))
+    failed = Retry(reason="No node came", not_before=at(500), cause=RetryCause.NODES_NOT_PROVISIONED)
+    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     assert (demand(job, pinnable=False).failed_size, demand(job).failed_size) == (1, None)
 
 
@@ -180,7 +180,7 @@ def test_a_group_that_runs_in_part_says_so():
 
 def test_pods_that_wait_for_nodes_are_given_longer_than_others():
     planned = plan(waiting_job(), ASKS, now=999)
-    assert (planned.deletes, planned.status.retry) == ((), None)
+    assert (planned.deletes, planned.status.failed_size) == ((), None)
     assert planned.wake_at == START + 1000
 
 
@@ -188,46 +188,46 @@ def test_when_no_node_came_in_time_the_pods_are_taken_back_and_it_is_tried_again
     planned = plan(waiting_job(), WAITS, now=1000)
     assert sorted(names(planned.deletes)) == ["toy-master-0", "toy-worker-0"]
     assert (planned.commit_first, planned.status.target_replicas, planned.status.restarts) == (True, 0, 0)
-    retry = planned.status.retry
-    assert retry.cause is RetryCause.NODES_NOT_PROVISIONED
-    assert (retry.waits_for, retry.size, retry.attempt) == ("Nodes", None, 1)
-    assert 1030 <= seconds(retry.not_before) - START <= 1046
+    failed = planned.status.failed_size
+    assert failed.cause is RetryCause.NODES_NOT_PROVISIONED
+    assert (failed.waits_for, failed.size, failed.attempt) == ("Nodes", None, 1)
+    assert 1030 <= seconds(failed.not_before) - START <= 1046
     assert planned.events[0].reason == "ScaleUpBlocked"
     assert "No node came within 900 s for toy-master-0: 0/1 nodes are available" in planned.events[0].message
 
 
 def test_each_time_in_vain_doubles_the_time_to_the_next():
-    retry = Retry(reason="No node came", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
-    planned = plan(waiting_job(status=make_status(retry=retry)), WAITS, now=1000)
-    assert planned.status.retry.attempt == 4
-    assert 1240 <= seconds(planned.status.retry.not_before) - START <= 1365
+    failed = Retry(reason="No node came", not_before=at(50), attempt=3, cause=RetryCause.NODES_NOT_PROVISIONED)
+    planned = plan(waiting_job(status=make_status(failed_size=failed)), WAITS, now=1000)
+    assert planned.status.failed_size.attempt == 4
+    assert 1240 <= seconds(planned.status.failed_size.not_before) - START <= 1365
 
 
 def test_what_is_bound_of_a_minimum_that_is_not_complete_in_time_goes_too():
     seen = see(waiting_job((make_pod("master-0"), make_pod("worker-0", **PENDING))), now=1000)
     assert sorted(pod.name for pod, _ in seen.to_delete) == ["toy-master-0", "toy-worker-0"]
-    assert (seen.live, seen.status.incarnation) == ((), 2)
+    assert (seen.members, seen.status.incarnation) == ((), 2)
 
 
 def test_a_pod_for_growth_that_finds_no_node_is_not_waited_for_so_long():
     job = waiting_job((*group(1), make_pod("worker-1", **PENDING)), status=started(2))
     planned = plan(job, make_grant(keep=["master-0", "worker-0"]), now=160)
     assert names(planned.deletes) == ["toy-worker-1"]
-    retry = planned.status.retry
-    assert (retry.size, retry.cause, retry.waits_for) == (3, RetryCause.UNSCHEDULABLE, None)
+    failed = planned.status.failed_size
+    assert (failed.size, failed.cause, failed.waits_for) == (3, RetryCause.UNSCHEDULABLE, None)
 
 
 def test_a_pod_that_has_a_node_chosen_for_it_is_not_waited_for_so_long():
     pinned = {**PENDING, "node": "n1"}
     planned = plan(waiting_job(group(1, **pinned), spec=make_spec(minReplicas=3)), WAITS, now=160)
-    assert planned.status.retry.cause is RetryCause.UNSCHEDULABLE
+    assert planned.status.failed_size.cause is RetryCause.UNSCHEDULABLE
 
 
 @pytest.mark.parametrize("wait_for_nodes", [True, False])
 def test_while_nodes_are_not_asked_for_what_becomes_free_is_used(wait_for_nodes):
     size, cause = (None, RetryCause.NODES_NOT_PROVISIONED) if wait_for_nodes else (1, RetryCause.FAILED_CREATE)
-    retry = Retry(reason="x", not_before=at(500), size=size, cause=cause)
-    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, retry=retry))
+    failed = Retry(reason="x", not_before=at(500), size=size, cause=cause)
+    job = waiting_job([], status=make_status(target_replicas=0, replicas=0, failed_size=failed))
     seen = see(job, now=200)
     assert (seen.wants_pods, seen.hold_until > 0) == (wait_for_nodes, not wait_for_nodes)
     if wait_for_nodes:

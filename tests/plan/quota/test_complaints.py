@@ -50,9 +50,9 @@ VICTIMS = (make_job("x", team="b", holds=True), make_job("y", team="b", holds=Tr
 
 
 @pytest.mark.parametrize("team", [make_team("a", 2), make_team("a", weight=9)])
-@pytest.mark.parametrize("taker", [make_job("a", 2, team="a"), make_job("a", team="a", shape=make_shape(2))])
-def test_two_victims_leave_at_different_times_and_the_first_is_admitted_again(team, taker):
-    jobs, teams = (taker, *VICTIMS), (team, make_team("b"))
+@pytest.mark.parametrize("preemptor", [make_job("a", 2, team="a"), make_job("a", team="a", shape=make_shape(2))])
+def test_two_victims_leave_at_different_times_and_the_first_is_admitted_again(team, preemptor):
+    jobs, teams = (preemptor, *VICTIMS), (team, make_team("b"))
     one_gone = outcome([make_node("n1", 2, leaving=1, by="b")], jobs, teams=teams)
     assert (one_gone["x"], one_gone["y"]) == ("", "")
     both_gone = outcome([make_node("n1", 2)], jobs, teams=teams)
@@ -74,9 +74,9 @@ def test_one_pod_needed_and_ten_evicted():
 def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
     nodes = [make_node(f"n{i}", 8) for i in range(47)]
     jobs = [make_job(f"b{i}", low, 8, team="b", on=on(f"n{i}", 8)) for i in range(47)]
-    taker = make_job("a", pods, team="a", shape=make_shape(gpus))
+    preemptor = make_job("a", pods, team="a", shape=make_shape(gpus))
     teams = (make_team("a", 48), make_team("b"))
-    count = len(released(nodes, [taker, *jobs], teams=teams))
+    count = len(released(nodes, [preemptor, *jobs], teams=teams))
     assert count == 48
 
 
@@ -90,11 +90,11 @@ def test_48_gpus_wanted_and_376_evicted(pods, gpus, low):
     ],
     ids=["cpu", "memory", "extended resource", "node selector"],
 )
-def test_evicted_although_the_taker_cannot_be_placed(shape):
+def test_evicted_although_the_preemptor_cannot_be_placed(shape):
     nodes = [make_node("n1", 8, used_cpu=10)]
-    taker = make_job("a", team="a", shape=shape)
+    preemptor = make_job("a", team="a", shape=shape)
     pod = replace(make_pending(), shape=shape)
-    assert not released(nodes, [taker, BORROWER], teams=GUARANTEED, pending_pods=(pod,))
+    assert not released(nodes, [preemptor, BORROWER], teams=GUARANTEED, pending_pods=(pod,))
 
 
 @pytest.mark.parametrize("why", ["its volume is bound to no node yet", "it has required anti-affinity"])
@@ -110,9 +110,9 @@ def test_quota_fits_and_no_node_fits():
 
 
 def test_a_pod_stuck_terminating_counts_as_free():
-    taker = make_job("a", team="a")
-    assert outcome([make_node("n1", 1, leaving=1, by="b")], [taker], teams=GUARANTEED) == {"a": "~m0@n1"}
-    assert outcome([make_node("n1", 1, used=1, by="b")], [taker], teams=GUARANTEED) == {"a": ""}
+    preemptor = make_job("a", team="a")
+    assert outcome([make_node("n1", 1, leaving=1, by="b")], [preemptor], teams=GUARANTEED) == {"a": "~m0@n1"}
+    assert outcome([make_node("n1", 1, used=1, by="b")], [preemptor], teams=GUARANTEED) == {"a": ""}
 
 
 def test_quota_is_released_while_pods_still_run():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.allocation.eviction_limits import EvictionCount
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from tests.plan.allocate.world import make_job, make_node, make_snapshot, make_team
 from tests.plan.quota.cases import on
 
@@ -44,17 +44,17 @@ def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
 
 def test_what_went_for_another_team_counts_for_all_together_only():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    gone = {f"gone-{i}": Taker("green", "other") for i in range(3)}
+    gone = {f"gone-{i}": Preemptor("green", "other") for i in range(3)}
     for limits, served in ((EvictionLimits(4, 7, gone=gone), 4), (EvictionLimits(4, 6, gone=gone), 0)):
         found = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=limits))
         assert found["large"].assignment.replicas == served
-        assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.IN_ALL])
+        assert [one.exceeded for _, one in found.over_limit] == ([] if served else [EvictionLimit.PER_CLUSTER])
 
 
-def test_a_limit_that_nobody_set_lets_one_taker_of_a_team_within_its_guarantee_pass():
+def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarantee_pass():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
-    others = {"gone": Taker("red", "another")}
-    own = {"gone": Taker("red", "large")}
+    others = {"gone": Preemptor("red", "another")}
+    own = {"gone": Preemptor("red", "large")}
     for gone, served in (({}, 4), (own, 4), (others, 0)):
         found = allocate(
             make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(2, 2, gone=gone, firm=frozenset()))
@@ -70,8 +70,8 @@ def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
         make_job("low", 1, 8, team="green", on=on("n1", 8)),
     )
     teams = (make_team("red", 4), make_team("blue", 1), make_team("green"))
-    gone = {"gone": Taker("blue", "other")}
-    limits = EvictionLimits(4, 4, gone=gone, first=Taker("red", "gang"), kept=4)
+    gone = {"gone": Preemptor("blue", "other")}
+    limits = EvictionLimits(4, 4, gone=gone, first=Preemptor("red", "gang"), kept=4)
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=limits))
     assert replicas(found) == {"gang": 0, "first": 0, "low": 8}
     found = allocate(make_snapshot(N8, jobs, teams=teams, eviction_limits=replace(limits, gone={})))
@@ -81,15 +81,15 @@ def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
 def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
-    gone = {"a": Taker("red", "1"), "e": Taker("blue", "3")}
+    gone = {"a": Preemptor("red", "1"), "e": Preemptor("blue", "3")}
     evictions, going = EvictionCount(gone), {}
-    for uid, taker in steps:
-        taker = taker and Taker(taker[0], str(taker[1]))
-        evictions.put(uid, taker)
+    for uid, preemptor in steps:
+        preemptor = preemptor and Preemptor(preemptor[0], str(preemptor[1]))
+        evictions.put(uid, preemptor)
         going.pop(uid, None)
-        going |= {uid: taker} if taker else {}
+        going |= {uid: preemptor} if preemptor else {}
         total = list({**gone, **going}.values())
         assert evictions.going == going
-        assert evictions.in_all == len(total)
+        assert evictions.per_cluster == len(total)
         assert evictions.of_team("red") == sum(one.team == "red" for one in total)
-        assert evictions.of(Taker("red", "2")) == total.count(Taker("red", "2"))
+        assert evictions.of(Preemptor("red", "2")) == total.count(Preemptor("red", "2"))

@@ -264,7 +264,7 @@ def test_for_whom_jobs_go_in_vain_although_the_pass_was_decided_as_often_as_it_m
     case = GANGS["no job is broken up for one of its team that loses the room to another team's guarantee"]
     snapshot, allocator = make_snapshot(case.nodes, case.jobs, teams=case.teams), Allocator()
     allocator.allocate(snapshot)
-    assert not allocator.preempted_in_vain
-    monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_TRIES", 1)
+    assert not allocator.futile_preemptors
+    monkeypatch.setattr("elastic_operator.plan.allocation.allocate._MAX_SERVINGS", 1)
     allocator.allocate(snapshot)
-    assert allocator.preempted_in_vain == {"high"}
+    assert allocator.futile_preemptors == {"high"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Preemptor
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.quota.cases import Case, came_out, on
 
@@ -30,7 +30,7 @@ CASES = {
         ),
         {"a": "m0 w0 ~w1@n2 ~w2@n2", "x": "m0", "y": "m0 -w0"},
     ),
-    "it moves where the taker can go nowhere else": Case(
+    "it moves where the preemptor can go nowhere else": Case(
         (make_node("n1", 4, labels={"kind": "big"}), NODES[1]),
         TEAMS,
         (make_job("a", team="a", shape=make_shape(2, node_selector={"kind": "big"})), *JOBS[1:]),
@@ -50,12 +50,16 @@ def decided(**more):
 
 def test_those_who_made_way_for_the_new_place_make_way_for_who_gets_it():
     allocation = decided()
-    assert allocation.evicted_for == {"c-w5": Taker("a", "a"), "c-w6": Taker("a", "a")}
-    assert (allocation["c"].takers, allocation["a"].givers, allocation["b"].takers) == ({"a": "a/a"}, {"c": "c/c"}, {})
+    assert allocation.evicted_for == {"c-w5": Preemptor("a", "a"), "c-w6": Preemptor("a", "a")}
+    assert (allocation["c"].preemptors, allocation["a"].victim_jobs, allocation["b"].preemptors) == (
+        {"a": "a/a"},
+        {"c": "c/c"},
+        {},
+    )
 
 
-def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_taker():
-    allocation = decided(eviction_limits=EvictionLimits(for_one=1))
+def test_it_moves_where_a_limit_lets_fewer_pods_go_for_the_preemptor():
+    allocation = decided(eviction_limits=EvictionLimits(per_team=1))
     assert allocation["b"].assignment.release == ("b-w0",)
     assert allocation["c"].assignment.release == ()
-    assert {taker.team for taker in allocation.evicted_for.values()} == {"a"}
+    assert {preemptor.team for preemptor in allocation.evicted_for.values()} == {"a"}

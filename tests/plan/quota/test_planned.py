@@ -17,8 +17,8 @@ def test_a_job_that_starts_in_the_same_pass_does_not_expose_a_running_one_within
     nodes = (make_node("n1", 1), make_node("n3", 2), make_node("n4", 4))
     runs = make_job("runs", 2, 5, team="red", on="n1 n3 n3 n4", age=9)
     starts = make_job("starts", 2, 3, team="red", age=5)
-    taker = make_job("taker", 2, 4, team="blue", shape=make_shape(2))
-    found = outcome(nodes, (runs, starts, taker), teams=(RED, BLUE))
+    preemptor = make_job("taker", 2, 4, team="blue", shape=make_shape(2))
+    found = outcome(nodes, (runs, starts, preemptor), teams=(RED, BLUE))
     assert found["runs"] == "m0 w0 w1 w2"
     assert found["taker"] == ""
 

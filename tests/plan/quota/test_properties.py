@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.allocation.eviction_limits import taker_of
+from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.facts.snapshot import EvictionLimits
 from tests.plan.allocate.test_properties import sizes_of
 from tests.plan.allocate.world import GPU, carried_out
@@ -60,8 +60,8 @@ def test_a_team_within_its_guarantee_loses_nothing_to_others(snapshot):
     for job in snapshot.jobs:
         grant = granted[job.uid]
         path = _path(snapshot, job.namespace)
-        takers = [uid for uid in grant.takers if _namespace(snapshot, uid) != job.namespace]
-        if takers and path:
+        preemptors = [uid for uid in grant.preemptors if _namespace(snapshot, uid) != job.namespace]
+        if preemptors and path:
             lowest = path[-1]
             assert any(before[team.name] > team.quotas["default"].guaranteed for team in path), lowest.name
 
@@ -86,14 +86,14 @@ def test_while_pods_are_still_leaving_no_job_that_has_its_minimum_loses_more(sna
 
 
 @given(shared_snapshots(SHAPES), st.integers(0, 4), st.integers(0, 6))
-def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, for_one, in_all):
+def test_the_eviction_limits_count_the_pods_that_go_for_other_teams(snapshot, per_team, per_cluster):
     allocator = Allocator()
-    for limits in (EvictionLimits(), EvictionLimits(for_one, in_all)):
+    for limits in (EvictionLimits(), EvictionLimits(per_team, per_cluster)):
         found, state = allocator.allocate(replace(snapshot, eviction_limits=limits)), allocator._state
         going = state.victims.going()
-        evicted = [one for one in going if one.giver.team != one.taker.team or one.taker.is_pending_pod]
-        assert found.evicted_for == {one.pod.uid: taker_of(one.taker) for one in evicted}
-        assert state.victims.evictions.in_all == len(found.evicted_for)
+        evicted = [one for one in going if one.victim_job.team != one.preemptor.team or one.preemptor.is_pending_pod]
+        assert found.evicted_for == {one.pod.uid: preemptor_of(one.preemptor) for one in evicted}
+        assert state.victims.evictions.per_cluster == len(found.evicted_for)
 
 
 @given(shared_snapshots(SHAPES), st.data())

@@ -26,12 +26,12 @@ GUARANTEES = {
         {"a": "~m0@n1 ~w0@n1 ~w1@n1 ~w2@n1", "b": "m0 w0 w1 w2 -w6 -w5 -w4 -w3"},
     ),
     "a job for which nobody makes way gets what is idle": Case(
-        N8, GUARANTEED, (make_job("a", 1, 4, team="a", takes=False), elastic_b(6)), {"a": 2, "b": 6}
+        N8, GUARANTEED, (make_job("a", 1, 4, team="a", may_preempt=False), elastic_b(6)), {"a": 2, "b": 6}
     ),
     "and another one of its team and shape takes all the same": Case(
         N8,
         GUARANTEED,
-        (make_job("a", 2, team="a", takes=False, age=9), make_job("x", 2, 3, team="a"), elastic_b()),
+        (make_job("a", 2, team="a", may_preempt=False, age=9), make_job("x", 2, 3, team="a"), elastic_b()),
         {"a": 0, "x": 3, "b": 5},
     ),
     "no more comes back than is asked for": Case(
@@ -42,6 +42,26 @@ GUARANTEES = {
         GUARANTEED,
         (make_job("a", 1, 3, team="a", on="n1"), elastic_b(7)),
         {"a": "m0 ~w0@n1 ~w1@n1", "b": "m0 w0 w1 w2 w3 -w5 -w4"},
+    ),
+    "what growth leaves of a large pod goes to the lowest team, which had found no room before": Case(
+        (make_node("n1", 8, used=2),),
+        (make_team("a", 5), make_team("b", 3), make_team("z")),
+        (
+            make_job("a", 1, 8, team="a", on="n1", may_preempt=False),
+            make_job("b", 1, 8, team="b", on="n1"),
+            make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
+        ),
+        {"a": 4, "b": "m0 ~w0@n1", "z": "m0 -w0"},
+    ),
+    "and in a team to the job with the least beyond its minimum": Case(
+        (make_node("n1", 8, used=1),),
+        (make_team("a", 8), make_team("z")),
+        (
+            make_job("x", 1, 8, team="a", on="n1", may_preempt=False),
+            make_job("y", 1, 8, team="a", on="n1 n1"),
+            make_job("z", 1, 2, team="z", on="n1 n1", master=make_shape(0), shape=make_shape(4)),
+        ),
+        {"x": 4, "y": "m0 w0 ~w1@n1", "z": "m0 -w0"},
     ),
     "growth beyond guarantee and fair share takes nothing": Case(
         N8,

@@ -156,7 +156,7 @@ def _team(name, queue, age):
     guaranteed = UNBOUNDED if queue["deserved"] == -1 else queue["deserved"]
     weight = 1 if queue.get("weight") is None else Fraction(queue["weight"])
     quota = Quota(guaranteed=guaranteed, weight=int(weight))
-    return Team(name, uid=name, created=float(age), parent=queue.get("parent"), quotas={"default": quota})
+    return Team(name, created=float(age), parent=queue.get("parent"), quotas={"default": quota})
 
 
 def _job(job, age):
@@ -179,7 +179,7 @@ def _job(job, age):
         worker=shape,
         members=members,
         holds_place=bool(members),
-        free_up_to=99,
+        undelayed_size=99,
         preemptible=job["priorityClass"] not in ("Build", "Inference"),
         running_since=NOW - 100 if members else None,
     )

@@ -39,8 +39,11 @@ DIVISION = {
     "of an odd number of GPUs the older team gets the last": Case(
         (make_node("n1", 5),), (make_team("a", created=9.0), make_team("b", created=5.0)), BOTH, {"a": 2, "b": 3}
     ),
-    "of teams of one age the lower uid gets the last GPU": Case(
-        (make_node("n1", 5),), (make_team("a"), make_team("b")), BOTH, {"a": 3, "b": 2}
+    "of teams of one age the first by name gets the last GPU": Case(
+        (make_node("n1", 5),), (make_team("b"), make_team("a")), BOTH, {"a": 3, "b": 2}
+    ),
+    "of teams of one age the first by name begins": Case(
+        (make_node("n1", 5),), (make_team("b", 8), make_team("a", 8)), BOTH, {"a": 3, "b": 2}
     ),
     "a namespace without a policy uses what is idle": Case(N8, (make_team("a", 4),), ONLY_B, {"b": 8}),
     "a namespace without a policy counts with weight 1": Case(

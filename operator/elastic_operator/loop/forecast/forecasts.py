@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 REST = 9.0
 """The rest after each decision, as a multiple of the time that the decision took."""
-ANSWER_SECONDS = 15.0
+WHAT_IF_ANSWER_SECONDS = 15.0
 """Where jobs start later than what was decided within this time, an answer has no start: somebody waits for it."""
 NOT_KNOWN = "The operator could not work this out; its log says why."
 AFTER_ERROR_SECONDS = 10.0
@@ -122,7 +122,7 @@ class Forecasts:
             if obs.job.needs_edit:
                 found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
             else:
-                found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=ANSWER_SECONDS)
+                found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()

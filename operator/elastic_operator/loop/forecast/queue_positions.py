@@ -32,7 +32,7 @@ STARTS_SECONDS = 60.0
 """While jobs wait, their starts are estimated once in this time."""
 TOLD_SECONDS = 30.0
 """A job hears of its place no more often than this."""
-MAX_AT_ONCE, MORE_SECONDS = 20, 0.5
+MAX_WRITES_AT_ONCE, MORE_SECONDS = 20, 0.5
 """The token bucket of places to write: this many jobs at once, and one more every `MORE_SECONDS`."""
 OTHER_SECONDS, OTHER_PART, OTHER_CONFIDENCE = 60.0, 0.1, 0.1
 """An estimate is a new one if it differs by `OTHER_SECONDS` and by `OTHER_PART` of the time that is left, or if its
@@ -72,7 +72,7 @@ class QueuePositions:
         """The last estimates by job, and their confidence by flavor."""
         self._look_at = self._starts_at = 0.0
         """When to look again, and when to estimate again (monotonic)."""
-        self._writes = TokenBucket(MAX_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._writes = TokenBucket(MAX_WRITES_AT_ONCE, MORE_SECONDS, now=time.monotonic)
 
     def queue_place(self, uid: str, *, written: QueuePlace | None = None) -> QueuePlace | None:
         """The job's place as it is to be written; `written` if it is not known, and the job may still wait."""

@@ -25,10 +25,10 @@ from elastic_operator.plan.forecast.starts import Steps, of_now
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
-MAX_AT_ONCE, MORE_SECONDS = 3, 10.0
+MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
 """An answer that takes longer than this, with the rests, counts as several."""
-AGAIN_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 1.0
 """If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
 
 
@@ -48,7 +48,7 @@ class WhatIfs:
         self._namespaces: dict[str, str] = {}
         """Of the jobs that ask and have no answer yet."""
         self._answers: dict[str, StatusAnswer] = {}
-        self._buckets = TokenBucket(MAX_AT_ONCE, MORE_SECONDS, now=time.monotonic)
+        self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """When each namespace whose bucket may not be full had its last turn (monotonic)."""
 
@@ -98,11 +98,11 @@ class WhatIfs:
         if not self._namespaces:
             return inf
         may_ask = any(map(self._buckets.has, set(self._namespaces.values())))
-        return time.monotonic() + (0.0 if may_ask else AGAIN_SECONDS)
+        return time.monotonic() + (0.0 if may_ask else ASK_AGAIN_SECONDS)
 
     def _forget_turns(self) -> None:
         self._buckets.forget_full()
-        long_ago = time.monotonic() - MAX_AT_ONCE * MORE_SECONDS
+        long_ago = time.monotonic() - MAX_QUESTIONS_AT_ONCE * MORE_SECONDS
         self._turns = {name: turn for name, turn in self._turns.items() if turn > long_ago}
 
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:

@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import takewhile
 from math import inf
 
-from elastic_operator.plan.allocation.eviction_limits import taker_of
+from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Stopped
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 MINUTE = 60.0
@@ -21,22 +21,22 @@ class LastMinute:
     """The pods that were to go within the last minute, and for whom (138)."""
 
     def __init__(self) -> None:
-        self._evicted: dict[str, tuple[float, Taker]] = {}
+        self._evicted: dict[str, tuple[float, Preemptor]] = {}
         """In the order in which they went."""
 
-    def count(self, going: Mapping[str, Taker]) -> int:
+    def count(self, going: Mapping[str, Preemptor]) -> int:
         """Count these pods (uids) as going now; returns how many of them were not counted before."""
         self._forget_old()
         now, before = time.monotonic(), len(self._evicted)
-        for pod, taker in going.items():
+        for pod, preemptor in going.items():
             self._evicted.pop(pod, None)
-            self._evicted[pod] = now, taker
+            self._evicted[pod] = now, preemptor
         return len(self._evicted) - before
 
-    def evicted(self) -> Mapping[str, Taker]:
-        """The pods that went within the last minute, each with its taker."""
+    def evicted(self) -> Mapping[str, Preemptor]:
+        """The pods that went within the last minute, each with its preemptor."""
         self._forget_old()
-        return {pod: taker for pod, (_, taker) in self._evicted.items()}
+        return {pod: preemptor for pod, (_, preemptor) in self._evicted.items()}
 
     def next_relief(self) -> float:
         """Seconds until another pod may go; infinity if none has gone."""
@@ -57,8 +57,10 @@ class EvictionLimiter:
     def __init__(self, settings: ReclaimSettings, *, evicted: Callable[[int], object] = lambda _: None) -> None:
         self._settings, self._evicted = settings, evicted
         self._last_minute = LastMinute()
-        self._waiting: dict[Taker, tuple[float, int]] = {}
-        """Takers that could pass the limit for all and wait for it: since when (monotonic), and for how many pods."""
+        self._waiting: dict[Preemptor, tuple[float, int]] = {}
+        """Preemptors that could pass the limit for all and wait for it: since when (monotonic), and for how many
+        pods.
+        """
 
     @property
     def stopped(self) -> Stopped | None:
@@ -81,18 +83,18 @@ class EvictionLimiter:
         limits = self._settings.most_evictions(gpus)
         return EvictionLimits(*limits, gone=self._last_minute.evicted(), firm=self._firm, first=first, kept=kept)
 
-    def _longest_waiting(self) -> tuple[Taker | None, int]:
-        """The taker whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
-        first = min(self._waiting, key=lambda taker: self._waiting[taker][0], default=None)
+    def _longest_waiting(self) -> tuple[Preemptor | None, int]:
+        """The preemptor whose turn it is, after more than a minute, to use the limit for all, and for how many pods."""
+        first = min(self._waiting, key=lambda preemptor: self._waiting[preemptor][0], default=None)
         if first is None or time.monotonic() < self._waiting[first][0] + MINUTE:
             return None, 0
         return first, self._waiting[first][1]
 
     @cached_property
     def _firm(self) -> frozenset[EvictionLimit]:
-        limits = (EvictionLimit.FOR_ONE, self._settings.max_evictions_per_decision)
-        limits_in_all = (EvictionLimit.IN_ALL, self._settings.max_evictions_per_minute)
-        return frozenset(name for name, limit in (limits, limits_in_all) if limit is not None)
+        limits = (EvictionLimit.PER_TEAM, self._settings.max_evictions_per_decision)
+        limits_per_cluster = (EvictionLimit.PER_CLUSTER, self._settings.max_evictions_per_minute)
+        return frozenset(name for name, limit in (limits, limits_per_cluster) if limit is not None)
 
     def next_capacity(self, allocation: Allocation) -> float:
         """Seconds until entries that wait for a limit on evictions may get more; infinity if there are none, or if no
@@ -103,18 +105,18 @@ class EvictionLimiter:
         turns = (since + MINUTE - time.monotonic() for since, _ in self._waiting.values())
         return min(self._last_minute.next_relief(), *(turn for turn in turns if turn > 0), inf)
 
-    def goes(self, pods: Mapping[str, Taker]) -> None:
+    def goes(self, pods: Mapping[str, Preemptor]) -> None:
         """Count these pods (uids) as going from now on."""
         self._evicted(self._last_minute.count(pods))
 
     def note_waiting(self, allocation: Allocation) -> None:
-        """See which takers wait. One whose turn it is keeps the turn until its pods have gone."""
+        """See which preemptors wait. One whose turn it is keeps the turn until its pods have gone."""
         now, before, taking = time.monotonic(), self._waiting, allocation.evicted_for.values()
-        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.IN_ALL)
+        waiting = ((entry, one) for entry, one in allocation.over_limit if one.exceeded is EvictionLimit.PER_CLUSTER)
         self._waiting = {
-            taker: (before.get(taker, (now, 0))[0], one.wanted)
+            preemptor: (before.get(preemptor, (now, 0))[0], one.wanted)
             for entry, one in waiting
-            if not one.waits_for_a_person and (taker := taker_of(entry))
+            if not one.waits_for_a_person and (preemptor := preemptor_of(entry))
         }
         served = before.keys() - self._waiting.keys()
-        self._waiting |= {taker: before[taker] for taker in (served.intersection(taking) if served else ())}
+        self._waiting |= {preemptor: before[preemptor] for preemptor in (served.intersection(taking) if served else ())}

@@ -19,17 +19,17 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
+from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
-from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN
-from elastic_operator.read.pending.pending_pod import Rest
+from elastic_operator.read.pending.pending_pod import PodBackoff
 
 log = logging.getLogger(__name__)
 
-MAX_RESTS = 10_000
+MAX_BACKOFFS = 10_000
 RENEW_SECONDS = 0.05
 """A nomination that kube-scheduler took away is written again after this time (45)."""
-RETRY_SECONDS = 30.0
+NOMINATION_RETRY_SECONDS = 30.0
 """A pod that could not be nominated is left alone for this long."""
 CHANGED_SECONDS = 0.5
 """A pod that has changed meanwhile is left alone for this long, until the change is seen."""
@@ -60,32 +60,32 @@ class Nominator:
         self._session, self._pods, self._keeps_seconds = session, pods, keeps_seconds
         self._grace_ceiling, self._events, self._metrics = grace_ceiling, events, metrics
         self._now, self._changed = now, changed
-        self._by_giver: dict[str, list[Nomination]] = {}
+        self._by_victim_job: dict[str, list[Nomination]] = {}
         """By job (uid), the nominations of the last pass for which it loses pods."""
-        self._rests: dict[str, Rest] = {}
+        self._backoffs: dict[str, PodBackoff] = {}
         self._writing: dict[str, asyncio.Task[bool]] = {}
         self._nominating: dict[str, str] = {}
         """The node for which each pod (uid) is being nominated now."""
         self._cleared_nodes = frozenset[str]()
         """The nodes on which pods are about to be deleted for a pending pod."""
 
-    def rest(self, uid: str) -> Rest | None:
+    def backoff(self, uid: str) -> PodBackoff | None:
         """Until when (epoch seconds), and why, nothing is tried for that pending pod."""
-        known = self._rests.get(uid)
-        if known is not None and not lasts(known.until, RETRY_SECONDS, self._now()):
-            del self._rests[uid]
+        known = self._backoffs.get(uid)
+        if known is not None and not lasts(known.until, NOMINATION_RETRY_SECONDS, self._now()):
+            del self._backoffs[uid]
             return None
         return known
 
     def plan(self, nominations: Sequence[Nomination]) -> None:
         """Note what a pass has decided: a job lets pods go for a pending pod only after that is nominated (41)."""
-        self._by_giver = {}
+        self._by_victim_job = {}
         self._cleared_nodes = frozenset(nomination.node for nomination in nominations if nomination.evicts_from)
-        if len(self._rests) > MAX_RESTS:
-            self._rests.clear()
+        if len(self._backoffs) > MAX_BACKOFFS:
+            self._backoffs.clear()
         for nomination in nominations:
-            for giver in nomination.evicts_from:
-                self._by_giver.setdefault(giver, []).append(nomination)
+            for victim_job in nomination.evicts_from:
+                self._by_victim_job.setdefault(victim_job, []).append(nomination)
             if nomination.reserved and nomination.is_new and not nomination.evicts_from:
                 self._begin(nomination)  # its node has been lost to somebody, and there is room on another
 
@@ -95,7 +95,7 @@ class Nominator:
 
     def gate(self, job_uid: str) -> Gate | None:
         """Begin to nominate the pods for which the job lets pods go; None if there are none to nominate."""
-        nominations = [nomination for nomination in self._by_giver.get(job_uid, ()) if nomination.is_new]
+        nominations = [nomination for nomination in self._by_victim_job.get(job_uid, ()) if nomination.is_new]
         if not nominations:
             return None
         tasks = [self._begin(nomination) for nomination in nominations]
@@ -107,7 +107,7 @@ class Nominator:
 
     def withdraw(self, expired: Iterable[objects.Pod]) -> None:
         """Take back reservations that ran out, unless another node is about to be reserved in their place."""
-        planned = {nomination.uid for nominations in self._by_giver.values() for nomination in nominations}
+        planned = {nomination.uid for nominations in self._by_victim_job.values() for nomination in nominations}
         for pod in expired:
             if pod.metadata.uid not in self._writing and pod.metadata.uid not in planned:
                 self._start(pod.metadata.uid, self._withdraw(pod))
@@ -136,7 +136,7 @@ class Nominator:
             self._nominating[nomination.uid] = nomination.node
             return self._start(nomination.uid, self._nominate(nomination))
         is_this = self._nominating.get(nomination.uid) == nomination.node
-        return task if is_this else asyncio.ensure_future(_in_vain(task))
+        return task if is_this else asyncio.ensure_future(_false_after(task))
 
     def _start(self, uid: str, work: Awaitable[bool]) -> asyncio.Task[bool]:
         task = asyncio.ensure_future(self._guarded(uid, work))
@@ -145,12 +145,14 @@ class Nominator:
         return task
 
     async def _guarded(self, uid: str, work: Awaitable[bool]) -> bool:
-        """The result of the work. After an error of the operator's own the pod rests, and no job does (88)."""
+        """The result of the work. After an error of the operator's own the pod backs off, and no job does (88)."""
         try:
             return await work
         except Exception as error:
             self._metrics.count_error("pod")
-            self._rests[uid] = Rest(self._now() + RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}")
+            self._backoffs[uid] = PodBackoff(
+                self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {type(error).__name__}"
+            )
             log.exception("pod uid=%s cannot be nominated", uid)
             return False
 
@@ -175,8 +177,8 @@ class Nominator:
         self._metrics.nominations.inc()
         text = f"Node {nomination.node} is reserved for it."
         if nomination.evicts_from:
-            givers = listed(sorted(nomination.evicts_from.values()))
-            text += f" {pods(len(nomination.victims))} of {givers} will be gone first."
+            victim_jobs = listed(sorted(nomination.evicts_from.values()))
+            text += f" {pods(len(nomination.victims))} of {victim_jobs} will be gone first."
         log.info("pod=%s/%s nominated node=%s victims=%d", *_name(pod), nomination.node, len(nomination.victims))
         self._events.record(pod_subject(pod), Event("QuotaReclaimed", text))
         return True
@@ -214,17 +216,17 @@ class Nominator:
         left = reservation.ran_out(now := self._now())
         if not await self._write(pod, left):
             return False
-        self._tell_expired(pod, rest=left.rests_until - now if left.rests(now) else 0.0)
+        self._tell_expired(pod, backoff=left.rests_until - now if left.backs_off(now) else 0.0)
         return True
 
-    def _tell_expired(self, pod: objects.Pod, *, rest: float = 0.0) -> None:
+    def _tell_expired(self, pod: objects.Pod, *, backoff: float = 0.0) -> None:
         node = reservation_of(pod).node
         self._metrics.reservations_expired.inc()
         text = f"It did not get its place on {node} in time."
-        if rest:
+        if backoff:
             text += (
-                f" At least {MAX_IN_VAIN} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
-                f" PodScheduled. No pods are evicted for it for {rest / 3600:.0f} h."
+                f" At least {FUTILE_TRIES} nodes were kept for it in vain: kube-scheduler has a reason of its own, see"
+                f" PodScheduled. No pods are evicted for it for {backoff / 3600:.0f} h."
             )
         else:
             text += " Another node is tried; this one is avoided for a while."
@@ -240,9 +242,9 @@ class Nominator:
             except Conflict:
                 return await self._put_anew(pod, reservation)
         except (Conflict, Unreachable):  # it has changed, or may have: the watch brings the news
-            self._rests[uid] = Rest(self._now() + CHANGED_SECONDS, "it has just changed")
+            self._backoffs[uid] = PodBackoff(self._now() + CHANGED_SECONDS, "it has just changed")
         except ClusterError as error:
-            self._rests[uid] = Rest(self._now() + RETRY_SECONDS, f"it cannot be nominated: {error}")
+            self._backoffs[uid] = PodBackoff(self._now() + NOMINATION_RETRY_SECONDS, f"it cannot be nominated: {error}")
             log.warning("pod=%s/%s cannot be nominated: %s", *_name(pod), error)
         return False
 
@@ -278,7 +280,7 @@ class Nominator:
         return True
 
 
-async def _in_vain(other: asyncio.Future[bool]) -> bool:
+async def _false_after(other: asyncio.Future[bool]) -> bool:
     """Wait for the end of `other`; always False."""
     await asyncio.wait([other])
     return False

@@ -41,11 +41,13 @@ class ReclaimReports:
         self._metrics.reservations.set(sum(bool(pod.reserved) for pod in snapshot.pending_pods))
         self._times.look(snapshot, allocation)
 
-    def in_vain(self, snapshot: Snapshot, takers: Container[str]) -> None:
-        """Report the takers (uids) that cannot start although whole jobs lose their pods to them (112)."""
+    def report_futile(self, snapshot: Snapshot, preemptors: Container[str]) -> None:
+        """Report the preemptors (uids) that cannot start although whole jobs lose their pods to them (112)."""
         known: list[JobDemand | PendingPod] = [*snapshot.jobs, *snapshot.pending_pods]
-        if names := sorted(f"{taker.namespace}/{taker.name}" for taker in known if taker.uid in takers):
-            log.warning("whole jobs lose their pods to takers=%s, which cannot start with them", listed(names))
+        if names := sorted(
+            f"{preemptor.namespace}/{preemptor.name}" for preemptor in known if preemptor.uid in preemptors
+        ):
+            log.warning("whole jobs lose their pods to preemptors=%s, which cannot start with them", listed(names))
 
     def _is_bound(self, uid: str) -> bool | None:
         """Whether the pod has a node; None if it is gone."""
@@ -77,7 +79,9 @@ class ReclaimReports:
         for eviction in evictions:
             job, new = self._job_of(eviction.job_uid), [pod for pod in eviction.pods if pod not in known]
             if job is not None and new:
-                text = f"{pods(len(new))} would go for {', '.join(names_of(eviction.takers))}. reclaim.mode is DryRun."
+                text = (
+                    f"{pods(len(new))} would go for {', '.join(names_of(eviction.preemptors))}. reclaim.mode is DryRun."
+                )
                 log.info("job=%s/%s event=WouldReclaim message=%r", job.namespace, job.name, text)
                 self._events.record(job, Event("WouldReclaim", text))
                 self._metrics.would_evict.inc(len(new))

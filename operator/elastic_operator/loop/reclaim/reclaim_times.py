@@ -1,5 +1,5 @@
-"""Measures how long takers wait until other teams have given GPUs back, and counts the GPUs that takers lacked and
-others lost.
+"""Measures how long preemptors wait until other teams have given GPUs back, and counts the GPUs that preemptors lacked
+and others lost.
 
 A pending pod waits until it is bound, a job until it has the pods of its minimum. Both have waited since this process
 first saw that they want GPUs. They are measured only if something was taken for them.
@@ -52,7 +52,7 @@ class ReclaimTimes:
         if evictions or self._evicted:
             self._count_evicted(snapshot, evictions)
         if evictions or self._growing:
-            self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.takers})
+            self._mark(snapshot, allocation, {uid for eviction in evictions for uid in eviction.preemptors})
 
     def _end(self, wanting: set[str], jobs: set[str], now: float) -> None:
         """End the wait of those that want nothing any more: they have it, or are gone. A pod may also just be tried
@@ -67,14 +67,14 @@ class ReclaimTimes:
                 self._metrics.reclaim.observe(now - known.since)
             del self._waiting[uid]
 
-    def _mark(self, snapshot: Snapshot, allocation: Allocation, takers: set[str]) -> None:
-        """Note the takers (uids) of what others lose. Each counts once while it waits or grows."""
+    def _mark(self, snapshot: Snapshot, allocation: Allocation, preemptors: set[str]) -> None:
+        """Note the preemptors (uids) of what others lose. Each counts once while it waits or grows."""
         for pending in snapshot.pending_pods:
-            if pending.uid in takers:
+            if pending.uid in preemptors:
                 self._owe(pending.uid, pending.shape.gpus)
         growing = set()
         for job in snapshot.jobs:
-            if job.uid not in takers:
+            if job.uid not in preemptors:
                 continue
             if job.uid in self._waiting:
                 self._owe(job.uid, _missing(job))

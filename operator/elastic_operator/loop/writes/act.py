@@ -67,7 +67,7 @@ class Actor:
                 return
             self.record_events(job, plan.events)
         writes = [self._masters.write_membership(job, plan.membership)] if plan.membership is not None else []
-        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)])
+        await together([*writes, *(self._delete(job, pod) for pod in plan.deletes)], of=job.key)
         if plan.creates and may_create:
             await self._creator.create_all(job, plan.creates, sent)
             plan = replace(plan, status=with_created(plan.status, job, plan.creates, pods()))
@@ -112,8 +112,10 @@ class Actor:
     def _shortened_grace(self, job: Job, pod: DeletePod) -> int | None:
         """Today's ceiling for the grace of a pod that was made with a longer one, or by somebody else (95)."""
         known = self.stores.pods.get(pod.uid)
-        if known is None or job.around.grace_ceiling is None:
+        if known is None or job.context.grace_ceiling is None:
             return None
         return (
-            job.around.grace_ceiling if known.spec.termination_grace_period_seconds > job.around.grace_ceiling else None
+            job.context.grace_ceiling
+            if known.spec.termination_grace_period_seconds > job.context.grace_ceiling
+            else None
         )

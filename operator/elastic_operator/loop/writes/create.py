@@ -16,6 +16,7 @@ from elastic_operator.cluster.errors import (
     ClusterError,
     Forbidden,
     PodRefused,
+    gravity,
     may_have_happened,
     refuses_pod,
 )
@@ -48,7 +49,7 @@ class Creator:
         `sent` collects the names of pods that may have been created, whatever becomes of the rest (48).
         """
         service = await self._networking.ensure(job, creates)
-        await together(self.create(job, create, service, sent) for create in creates)
+        await together((self.create(job, create, service, sent) for create in creates), of=job.key)
 
     async def create(self, job: Job, create: CreatePod, service: objects.Service, sent: set[str]) -> None:
         """Create one of them, when its turn comes."""
@@ -86,12 +87,21 @@ class Creator:
         raise PodRefused(Forbidden(message, status=403), role=role)
 
 
-async def together(calls: Iterable[Awaitable[None]]) -> None:
-    """Run all at once; after all have ended, raise the first error."""
+async def together(calls: Iterable[Awaitable[None]], *, of: str) -> None:
+    """Run all at once, for the job `of` (`namespace/name`); after all have ended, raise the gravest error.
+
+    Of the other errors, one of each kind is logged: many pods mostly fail alike.
+    """
     results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    errors = sorted((result for result in results if isinstance(result, BaseException)), key=gravity, reverse=True)
+    kinds = {(type(error), gravity(error)): error for error in reversed(errors)}
+    for error in errors[1:]:
+        if kinds[type(error), gravity(error)] is error:
+            own = None if isinstance(error, ClusterError) else error
+            level = logging.INFO if own is None else logging.ERROR
+            log.log(level, "job=%s another write failed beside: %s", of, error, exc_info=own)
+    if errors:
+        raise errors[0]
 
 
 def raise_refusal(error: ClusterError, role: str, manifest: dict[str, Any], template: dict[str, Any]) -> None:

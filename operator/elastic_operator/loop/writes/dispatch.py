@@ -32,6 +32,8 @@ NOT_FRESH_SECONDS = 1.0
 """While the stores are too old to create pods from, a job is decided on again after this time."""
 EVENT_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
+LOGGED_ATTEMPTS = 20
+"""Of the writes that fail in a row, the first is logged, that of the event, and then one in this many."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
@@ -127,9 +129,9 @@ class Dispatcher:
         uid = job.uid
         if uid in self._busy:
             return inf
-        quiet = self.status_times.quiet_for(body, plan)
-        if quiet > 0 and not _acts(plan):
-            return quiet
+        delay = self.status_times.write_delay(body, plan)
+        if delay > 0 and not _acts(plan):
+            return delay
         failed = self.failed_writes.of(uid)
         if (wait := failed.wait(time.monotonic())) > 0:
             return min(wait, self._write_status_only(body, job, plan))
@@ -138,9 +140,9 @@ class Dispatcher:
             self._assume(job, plan)
         elif plan.creates:
             plan = replace(plan, creates=())
-            if quiet > 0 and not _acts(plan):
-                return min(quiet, NOT_FRESH_SECONDS)
-        writes_status = bool(quiet <= 0 or plan.creates or plan.deletes)
+            if delay > 0 and not _acts(plan):
+                return min(delay, NOT_FRESH_SECONDS)
+        writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
         written, tries = body.status.unpack(), failed.attempts
         self._begin(
             _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
@@ -156,9 +158,9 @@ class Dispatcher:
         than every few seconds.
         """
         only = Plan(status=plan.status, events=plan.events)
-        quiet = inf if plan.commit_first else self.status_times.quiet_for(body, only)
-        if quiet > 0:
-            return quiet
+        delay = inf if plan.commit_first else self.status_times.write_delay(body, only)
+        if delay > 0:
+            return delay
         if self.status_times.may_be_alone(job.uid):
             self._begin(_Work(job, only, body.status.unpack(), clears=False))
         return inf
@@ -210,7 +212,7 @@ class Dispatcher:
             self.note(job, error)
             if isinstance(error, PodRefused):
                 self.refused(job)
-        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is set aside
+        except Exception as error:  # noqa: BLE001 - its traceback goes to the log where the job is quarantined
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
@@ -227,7 +229,7 @@ class Dispatcher:
         if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
-        if failed.attempts in (1, 5) or failed.attempts % 20 == 0:
+        if failed.attempts in (1, EVENT_ATTEMPTS) or failed.attempts % LOGGED_ATTEMPTS == 0:
             log.warning("job=%s attempt=%d error=%s", job.key, failed.attempts, error)
         if failed.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])

@@ -15,8 +15,10 @@ from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
 
-FIRST_SECONDS = 0.2
+FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
+MAX_NAME_TAKEN_SECONDS = 2.0
+"""The longest wait for a name: its owner is mostly just being deleted, and a user waits for the job to start."""
 
 
 @dataclass(slots=True)
@@ -76,8 +78,8 @@ class FailedWrites:
         if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
         known.attempts += 1
-        longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else 2.0
-        wait = doubled(FIRST_SECONDS, longest, known.attempts)
+        longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
+        wait = doubled(FIRST_WRITE_RETRY_SECONDS, longest, known.attempts)
         known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
         if error.remedy.is_reported:
             known.message = str(error)

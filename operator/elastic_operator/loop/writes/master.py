@@ -17,7 +17,7 @@ from elastic_worker.contract import ANNOTATION_MEMBERSHIP
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 5
+MAX_MASTER_TRIES = 5
 """The most tries to write a master's annotation: a kubelet writes a pod that starts several times within a second."""
 
 
@@ -62,7 +62,7 @@ class Masters:
                 return
             except Conflict:
                 before, pod = pod, await self._pod_now(job, membership)
-                if pod is not None and (tries >= MAX_TRIES or _is_annotated_anew(pod, before)):
+                if pod is not None and (tries >= MAX_MASTER_TRIES or _is_annotated_anew(pod, before)):
                     raise
             else:
                 log.info("job=%s pod=%s reads the new membership", job.key, membership.name)

@@ -1,5 +1,5 @@
-"""When a job's status is written: at once, a moment later with more reports of its pods, or some seconds later if only
-its messages differ.
+"""When a job's status is written: at once, a moment later together with more reports of its pods, or some seconds later
+if only its messages differ.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.read.dropped_fields import DroppedFields
 
 MESSAGE_SECONDS = 5.0
-"""A status of which only messages differ is written no sooner than this after the last one; so is the status of a job
-that waits for its next try (24).
-"""
+"""The least time between two writes of a status whose messages alone differ, or of a job in back-off (24)."""
 REPORT_SECONDS = 0.8
 """A status that only reports what pods do waits this long for more reports: pods start and end one by one (151)."""
 _REPORTS = frozenset(
@@ -62,7 +60,7 @@ class StatusTimes:
         """Forget the jobs that are gone; `present` are the uids of those that are not."""
         drop_absent(present, self._known)
 
-    def quiet_for(self, body: objects.CustomObject, plan: Plan) -> float:
+    def write_delay(self, body: objects.CustomObject, plan: Plan) -> float:
         """Seconds for which the plan's status can wait; 0 if it is to be written now, infinity if it is written.
 
         Messages mention free GPUs elsewhere, so they change with every pod of the cluster. If only they are new, the

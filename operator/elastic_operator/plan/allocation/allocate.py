@@ -21,21 +21,21 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 
-_MAX_TRIES = 3
-"""A pass is served at most this many times, until no whole job is preempted in vain (112), and then once more without
-gangs if one of them has only a part of its places.
+_MAX_SERVINGS = 3
+"""A pass is served up to this many times, while it preempts a whole job for nothing (112) or splits a gang. If a gang
+is still incomplete then, the pass is served once more without gangs.
 """
 
 
 class Allocator:
     """Allocates again and again, and keeps the state so that unchanged parts are not worked through again (38).
 
-    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
     """
 
     def __init__(self) -> None:
         self._state: AllocationState | None = None
-        self.preempted_in_vain = frozenset[str]()
+        self.futile_preemptors = frozenset[str]()
 
     def allocate(self, snapshot: Snapshot) -> Allocation:
         """What each job gets. The allocation returned before must not be read any more."""
@@ -45,36 +45,36 @@ class Allocator:
         return Allocation(state)
 
     def _serve(self, snapshot: Snapshot) -> AllocationState:
-        """The state after a pass in which no whole job is preempted in vain (112) and no gang has a part of its places
-        (144).
+        """The state after a pass in which no whole job is preempted for nothing (112) and no gang has a part of its
+        places (144).
 
-        A job is preempted in vain if a taker of it has no pods at the end of the pass, or if each of its takers has
-        just the pods that it had. Then the pass is served again, and these takers may take no whole job. If others took
-        the places of a part of a gang, the pass is served again, and the gang gets none. If that still happens in the
-        last try, no gang gets any.
+        A job is preempted for nothing if one of its preemptors has no pods at the end of the pass, or if all of its
+        preemptors have just the pods that they had before. Then the pass is repeated, and these preemptors may preempt
+        no whole job. If a gang lost a part of its places to others, the pass is repeated, and the gang gets no place.
+        If that still happens in the last try, no gang gets a place.
         """
-        state, in_vain, split = self._state, frozenset[str](), frozenset[str]()
+        state, futile, split = self._state, frozenset[str](), frozenset[str]()
         for tries in count(1):
             state = state.renewed(snapshot) if state else AllocationState(snapshot)
-            state.in_vain, state.split_gangs = in_vain, split
+            state.futile_preemptors, state.split_gangs = futile, split
             serve(state)
-            self.preempted_in_vain = _took_in_vain(state) - in_vain
+            self.futile_preemptors = _futile_preemptors(state) - futile
             newly_split = split_gangs(state)
-            if not newly_split and (not self.preempted_in_vain or tries >= _MAX_TRIES):
+            if not newly_split and (not self.futile_preemptors or tries >= _MAX_SERVINGS):
                 break
-            in_vain |= self.preempted_in_vain
-            split |= newly_split if tries < _MAX_TRIES else state.roster.gangs.keys()
+            futile |= self.futile_preemptors
+            split |= newly_split if tries < _MAX_SERVINGS else state.queues.gangs.keys()
         assert state is not None, "served once at least"
         return state
 
 
-def _took_in_vain(state: AllocationState) -> frozenset[str]:
-    """The takers (uids) for which a whole job is preempted in vain."""
+def _futile_preemptors(state: AllocationState) -> frozenset[str]:
+    """The preemptors (uids) for which a whole job is preempted for nothing."""
     found = set[Entry]()
     for entry in (entry for entry in state.preempted if entry.preempted and entry.loses_members):
-        as_before = not any(taker.seats or taker.loses_members for taker in entry.takers)
-        found.update(taker for taker in entry.takers if as_before or not taker.size)
-    return frozenset(taker.demand.uid for taker in found)
+        as_before = not any(preemptor.seats or preemptor.loses_members for preemptor in entry.preemptors)
+        found.update(preemptor for preemptor in entry.preemptors if as_before or not preemptor.size)
+    return frozenset(preemptor.demand.uid for preemptor in found)
 
 
 def allocate(snapshot: Snapshot) -> Allocation:
@@ -100,14 +100,14 @@ def next_change(snapshot: Snapshot) -> float:
 def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield job.failed_until
     yield job.next_growth(now)
-    yield job.takes_from
-    if job.nodes_from is not None:
-        yield job.nodes_from
+    yield job.may_preempt_at
+    if job.may_request_nodes_at is not None:
+        yield job.may_request_nodes_at
     yield from ends_of_protection(job, team)
 
 
 def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
-    """The times from which on others may have a running job go as a whole (epoch seconds)."""
+    """The times (epoch seconds) at which a running job may begin to be preempted as a whole."""
     if team and job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:

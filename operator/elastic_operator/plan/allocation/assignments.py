@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.node_requests import new_roles, seats_without_pods, still_provisioning
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Slot
@@ -16,8 +17,8 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 def mark_ready(state: AllocationState) -> None:
     """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
 
-    Pending pods with a nomination come first, then jobs in their order. kube-scheduler places nothing in a part of the
-    room that it keeps for a nominated pod, so no pod is created there either.
+    Pending pods with a nomination come first, then jobs in their order. kube-scheduler keeps a nominated pod's room
+    even while only a part of it is free, so we create no pod there.
     """
     for entry in sorted(state.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
         if entry.seats:

@@ -15,16 +15,21 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.fit import collide, misfit
 from elastic_operator.plan.allocation.free import FreeResources, PodRequirements, less, total_of
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import TooMany
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, PodShape
 
 _FEW_HOSTS = 16
 """Up to this many candidates are sorted; more are looked up in the index of free GPUs."""
 
 
-class Spot(NamedTuple):
-    """A place for one pod: the node's number, and whether its room is free now."""
+class Seat(NamedTuple):
+    """A place for a pod that is to be created: the node's number, and whether its room is free now.
 
+    It is a tuple because the seats of large jobs are compared very often.
+    """
+
+    role: str
     node: int
     ready: bool
 
@@ -41,7 +46,9 @@ class Board:
         self.closed = tuple(i for i in range(len(self.nodes)) if i not in self.open_set)
         self._now = [FreeResources(less(n.allocatable, n.used, n.leaving), _ports_now(n)) for n in self.nodes]
         self._soon = [FreeResources(less(n.allocatable, n.used), n.used_ports) for n in self.nodes]
-        self._gpus = [self._count_gpus(room.free) for room in self._soon]
+        self._gpus = [count_gpus(room.free, self.gpu_resources) for room in self._soon]
+        self.idle_gpus = sum(self._gpus)
+        """The GPUs that are free once everything that leaves has left."""
         self._by_gpus: dict[int, list[int]] = {}
         for i in self.open:
             self._by_gpus.setdefault(self._gpus[i], []).append(i)
@@ -49,7 +56,7 @@ class Board:
         self._by_shape: dict[int, tuple[PodShape, PodRequirements]] = {}
         self._hosts: dict[object, tuple[int, ...]] = {}
         self._journal = journal
-        self._too_many = TooMany()
+        self._infeasible = KnownInfeasible()
         """Replaced, never changed: undoing a change brings back what was known before it. Only freed room voids it: a
         `PassMemo` would forget all of it with each pod that is seated.
         """
@@ -107,15 +114,15 @@ class Board:
             after.give(load)
         return after.fits(requirements)
 
-    def find(self, requirements: PodRequirements, near: Collection[int] = ()) -> Spot | None:
-        """The best place for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
+    def find(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> Seat | None:
+        """The best seat for one such pod: free now, then in `near`, then fewest free GPUs left, then name."""
         soon = None
         for node in self._in_order(requirements, near):
             if self._soon[node].fits(requirements):
                 if self._now[node].fits(requirements):
-                    return Spot(node, ready=True)
+                    return Seat(role, node, ready=True)
                 soon = node if soon is None else soon
-        return None if soon is None else Spot(soon, ready=False)
+        return None if soon is None else Seat(role, soon, ready=False)
 
     def _in_order(self, requirements: PodRequirements, near: Collection[int]) -> Iterator[int]:
         """Nodes that may have room for such a pod, best first."""
@@ -132,11 +139,11 @@ class Board:
     def _preference(self, node: int) -> tuple[int, int]:
         return self._gpus[node], node
 
-    def spots(self, requirements: PodRequirements, near: Collection[int] = ()) -> list[Spot]:
-        """All places for one such pod, best first."""
+    def seats(self, role: str, requirements: PodRequirements, near: Collection[int] = ()) -> list[Seat]:
+        """All seats for one such pod, best first."""
         fitting = [i for i in self._in_order(requirements, near) if self._soon[i].fits(requirements)]
-        found = [Spot(i, ready=self._now[i].fits(requirements)) for i in fitting]
-        return sorted(found, key=lambda spot: not spot.ready)
+        found = [Seat(role, i, ready=self._now[i].fits(requirements)) for i in fitting]
+        return sorted(found, key=lambda seat: not seat.ready)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class Board:
         """Bring the use of the same nodes up to date; yield each node that changed: number, before, after."""
         changed = [(self.number[one.name], one) for one in nodes if self.nodes[self.number[one.name]] is not one]
         if changed:
-            self._too_many = TooMany()
+            self._infeasible = KnownInfeasible()
             known = list(self.nodes)
             for number, after in changed:
                 before, known[number] = known[number], after
@@ -171,32 +178,33 @@ class Board:
 
     def remove_member(self, member: Load, node: int) -> None:
         """Stop counting a load that was on the node from the start. This cannot be undone."""
-        self._change(member, node, True, +1, TooMany())
+        self._change(member, node, True, +1, KnownInfeasible())
 
     def hold(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node; with `now`, it also uses what is free already."""
-        change, known = partial(self._change, load, node, now), self._too_many
+        change, known = partial(self._change, load, node, now), self._infeasible
         self._journal.do(partial(change, -1, known), undo=partial(change, +1, known))
 
     def release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load on the node as leaving; with `now`, as if it had not been there."""
-        change, known = partial(self._change, load, node, now), self._too_many
-        self._journal.do(partial(change, +1, TooMany()), undo=partial(change, -1, known))
+        change, known = partial(self._change, load, node, now), self._infeasible
+        self._journal.do(partial(change, +1, KnownInfeasible()), undo=partial(change, -1, known))
 
-    def _change(self, load: Load, node: int, now: bool, sign: int, too_many: TooMany) -> None:
+    def _change(self, load: Load, node: int, now: bool, sign: int, infeasible: KnownInfeasible) -> None:
         for room in (self._soon[node], self._now[node]) if now else (self._soon[node],):
             if sign < 0:
                 room.hold(load)
             else:
                 room.give(load)
         self._reindex(node)
-        self._too_many = too_many
+        self._infeasible = infeasible
 
     def _reindex(self, node: int) -> None:
-        before, after = self._gpus[node], self._count_gpus(self._soon[node].free)
+        before, after = self._gpus[node], count_gpus(self._soon[node].free, self.gpu_resources)
         if before == after:
             return
         self._gpus[node] = after
+        self.idle_gpus += after - before
         row = self._by_gpus.get(before, [])
         at = bisect_left(row, node)
         if at < len(row) and row[at] == node:
@@ -204,9 +212,6 @@ class Board:
             insort(self._by_gpus.setdefault(after, []), node)
         if not row:
             self._by_gpus.pop(before, None)
-
-    def _count_gpus(self, free: Mapping[str, int]) -> int:
-        return sum(free.get(name, 0) for name in self.gpu_resources)
 
     def is_free(self, requirements: PodRequirements, node: int) -> bool:
         """Whether there is room for such a pod now, although pods that leave are still there."""
@@ -228,19 +233,19 @@ class Board:
         """Whether one more such pod has room anywhere soon."""
         if self.known_short(requirements, 1):
             return False
-        if self.find(requirements) is not None:
+        if any(self._soon[node].fits(requirements) for node in self._in_order(requirements, ())):
             return True
         self.remember_short(requirements, 1)
         return False
 
     def known_short(self, requirements: PodRequirements, count: int) -> bool:
         """Whether `count` such pods are known not to fit. Forgotten whenever room becomes free."""
-        return self._too_many.covers(requirements, count)
+        return self._infeasible.covers(requirements, count)
 
     def remember_short(self, requirements: PodRequirements, count: int) -> None:
         """Remember that `count` such pods do not fit."""
-        self._too_many = self._too_many.copy()
-        self._too_many.add(requirements, count)
+        self._infeasible = self._infeasible.copy()
+        self._infeasible.add(requirements, count)
 
 
 def _ports_now(node: Node) -> list[HostPort]:

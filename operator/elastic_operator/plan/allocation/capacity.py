@@ -101,8 +101,8 @@ class Supplies:
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
         """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
         if team not in self._usage:
-            roster = self._state.roster
-            self._usage[team] = _usage_of(roster.entries if team is None else roster.by_team[team])
+            queues = self._state.queues
+            self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])
         free = self._state.board.free_soon(node)
         held: Mapping[str, int] = self._usage[team].get(node, {})
         return {name: amount + held.get(name, 0) - own.get(name, 0) for name, amount in free.items()}

@@ -1,6 +1,6 @@
-"""Decides which pods a job releases later, because nobody knows yet whether their takers can use the room (139).
+"""Decides which pods a job releases later, because nobody knows yet whether their preemptors can use the room (139).
 
-The other pods go meanwhile, so that one taker does not keep the others waiting.
+The other pods go meanwhile, so that one preemptor does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_worker.contract import ROLE_MASTER
 
 
-def deferred(demand: JobDemand, assignment: Assignment, takers: Mapping[str, str], waiting: Set[str]) -> frozenset[str]:
-    """The pods (uids) to release later, while some takers are `waiting`; `takers` maps a pod to the uid of its taker.
+def deferred(
+    demand: JobDemand, assignment: Assignment, preemptors: Mapping[str, str], waiting: Set[str]
+) -> frozenset[str]:
+    """The pods (uids) to release later, while some preemptors are `waiting`; `preemptors` maps a pod to the uid of its
+    preemptor.
 
-    The job is left with an allowed size. So more pods go than the other takers need if there is no size in between, and
-    all pods of a rigid job go for one. Pods without a taker go as well, even if only to bring the job to its largest
-    size.
+    The job is left with an allowed size. So more pods go than the other preemptors need if there is no size in between,
+    and all pods of a rigid job go for one. Pods without a preemptor go as well, even if only to bring the job to its
+    largest size.
     """
-    for_waiting = [uid for uid in assignment.release if takers.get(uid) in waiting]
+    for_waiting = [uid for uid in assignment.release if preemptors.get(uid) in waiting]
     if not for_waiting:
         return frozenset()
-    served = [uid for uid in assignment.release if uid in takers and takers[uid] not in waiting]
-    others = [uid for uid in assignment.release if uid not in takers]
+    served = [uid for uid in assignment.release if uid in preemptors and preemptors[uid] not in waiting]
+    others = [uid for uid in assignment.release if uid not in preemptors]
     going = [*served, *others, *for_waiting]
     return frozenset(going[len(assignment.keep) + len(going) - _size_for_now(demand, assignment, served) :])
 
 
 def _size_for_now(demand: JobDemand, assignment: Assignment, served: list[str]) -> int:
-    """The largest size that leaves the takers that are served their room."""
+    """The largest size that leaves the preemptors that are served their room."""
     least, most = len(assignment.keep), len(assignment.keep) + len(assignment.release) - len(served)
     if not demand.sizes:
         return most

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
+from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.free import PodRequirements
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.roles import master_first
@@ -14,27 +15,17 @@ from elastic_operator.plan.facts.snapshot import JobDemand, Member, PendingPod
 from elastic_worker.contract import ROLE_MASTER
 
 
-class Seat(NamedTuple):
-    """A place for a pod that is to be created. It is a tuple because the seats of large jobs are compared
-    very often.
-    """
-
-    role: str
-    node: int
-    ready: bool
-
-
 class Victim(NamedTuple):
-    """A pod that was preempted: its job, the giver, is to give it up for another entry, the taker."""
+    """A pod that was preempted: its job, the victim job, is to give it up for another entry, the preemptor."""
 
-    giver: Entry
+    victim_job: Entry
     pod: Member
-    taker: Entry
+    preemptor: Entry
 
     @property
     def stands(self) -> bool:
-        """Whether the pod goes; else its giver keeps it after all."""
-        return self.pod not in self.giver.kept
+        """Whether the pod goes; else its victim job keeps it after all."""
+        return self.pod not in self.victim_job.kept
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +45,7 @@ class Entry:
     master: PodRequirements
     worker: PodRequirements
     kind: int = 0
-    """A number for all entries that may go where this one may, and take from the same (`alike`)."""
+    """A number for all entries that may go where this one may, and preempt the same (`equivalence_key`)."""
     account: Account | None = None
     """The account that is charged for the entry's GPUs; None: it requests none."""
     at: dict[str, int] = field(default_factory=dict)
@@ -68,26 +59,18 @@ class Entry:
     """Whether the entry has its minimum, or keeps what it has."""
     preempted: bool = False
     """Whether another entry took all its pods."""
-    saves_up: bool = False
+    holds_seats: bool = False
     """Whether the entry is not served, but its seats are held for it (37)."""
     requests_nodes: bool = False
     """Whether the entry requests new nodes, for what its minimum lacks (49)."""
     times_preempted: int = 0
     """The number of times that another team took pods of the entry in this pass."""
-    takers: tuple[Entry, ...] = ()
+    preemptors: tuple[Entry, ...] = ()
     """The entries that took pods of this one."""
     took: tuple[Victim, ...] = ()
     """The pods that this entry took."""
     pending: PendingPod | None = None
     """The pending pod of others; None for a job."""
-    gang: str = ""
-    """The gang of the pending pod; "" for a job and for a pod that is on its own."""
-    may_be_split: bool = False
-    """Whether the pending pod is of a gang that may get a part of its places."""
-    reserved_node: str = ""
-    """The node that the operator has nominated the pending pod for; "" for none."""
-    promised_node: str = ""
-    """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
     at_rest: Assignment | None = None
     """The entry's assignment in passes that do not change it."""
 
@@ -95,6 +78,26 @@ class Entry:
     def is_pending_pod(self) -> bool:
         """Whether the entry is a pending pod of others: kube-scheduler binds it to idle GPUs whatever a quota says."""
         return self.pending is not None
+
+    @property
+    def gang(self) -> str:
+        """The gang of the pending pod; "" for a job and for a pod that is on its own."""
+        return self.pending.gang if self.pending is not None else ""
+
+    @property
+    def may_be_split(self) -> bool:
+        """Whether the pending pod is of a gang that may get a part of its places."""
+        return self.pending is not None and self.pending.may_be_split
+
+    @property
+    def reserved_node(self) -> str:
+        """The node that the operator has nominated the pending pod for; "" for none."""
+        return self.pending.reserved if self.pending is not None else ""
+
+    @property
+    def promised_node(self) -> str:
+        """The node that is kept for the pending pod, whoever nominated the pod for it; "" for none."""
+        return self.pending.reserved or self.pending.nominated if self.pending is not None else ""
 
     def has_kube_scheduler_preempt(self, other: Entry) -> bool:
         """Whether the entry is a pending pod for which kube-scheduler itself would preempt a pod of that job."""
@@ -142,7 +145,7 @@ class Entry:
         """
         return max(0, self.size + (not self.has_master) - self.minimum)
 
-    def is_foreign(self, other: Entry) -> bool:
+    def is_eviction_by(self, other: Entry) -> bool:
         """Whether the other entry is of another team, or a pending pod of others: what goes for it is an eviction."""
         return other.team != self.team or other.is_pending_pod
 
@@ -162,9 +165,9 @@ class Entry:
         at = bisect_right(self.sizes, self.size)
         return self.sizes[at] if at < len(self.sizes) else None
 
-    def takes(self, now: float) -> bool:
+    def may_preempt(self, now: float) -> bool:
         """Whether pods of others may go for the entry (139)."""
-        return self.demand.takes and now >= self.demand.takes_from
+        return self.demand.may_preempt and now >= self.demand.may_preempt_at
 
     def failed_at(self, size: int, now: float) -> bool:
         """Whether a try with that size failed and its back-off is not over."""
@@ -180,7 +183,7 @@ class Entry:
         (148).
         """
         size = self.next_size
-        if size is None or size <= self.demand.free_up_to or not self.demand.growth_cost:
+        if size is None or size <= self.demand.undelayed_size or not self.demand.growth_cost:
             return size
         at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None

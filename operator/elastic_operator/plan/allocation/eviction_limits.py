@@ -1,10 +1,10 @@
 """The limits on evictions: how many pods of others go within a minute, for one team and for all teams (138).
 
-A step that would pass a limit is not taken, and the next taker is served. So growth comes in slices, and so do many
-small jobs. A minimum is taken as a whole: if it needs more than a limit allows, it waits until an administrator raises
-the limit. A limit that nobody has set keeps no team from its guarantee: one taker of each team within its guarantee
-passes in a minute, whatever it takes. The limit for all is kept for the first taker that could pass it and has waited
-for more than a minute.
+A step that would exceed a limit is left out, and the next preemptor is served. So growth comes in slices, and so do
+many small jobs. The pods for a minimum are preempted together: a job whose minimum needs more than a limit waits until
+an administrator raises the limit. A default limit never blocks a guarantee: each minute, one preemptor per team within
+its guarantee may exceed it. The limit for all is reserved for the first preemptor that it holds up for more than a
+minute, if the limit is large enough for its step.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 
 from elastic_operator.plan.allocation.accounts import Tier
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
 from elastic_operator.plan.facts.text import pods
 
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """A step that a taker does not get: `wanted` more pods of others would have gone for it.
+    """A step that a preemptor does not get: `wanted` more pods of others would have been evicted for it.
 
-    The limit named `exceeded` lets `limit` pods go within a minute, of which `left` were left.
+    The limit named `exceeded` allows `limit` evictions within a minute, of which `left` were left.
     """
 
     exceeded: EvictionLimit
@@ -43,77 +43,77 @@ class OverLimit:
         return f"{text}, and {self.exceeded} ({self.limit}) leaves {self.left} for this minute. Wait."
 
 
-def taker_of(entry: Entry) -> Taker:
-    """The team and uid under which the pods that go for it are counted.
+def preemptor_of(entry: Entry) -> Preemptor:
+    """The team and uid under which the pods evicted for the entry are counted.
 
     Namespaces without a policy are one team (111), and the pods of a gang share one uid (144).
     """
     team = entry.account.outward[0].team.name if entry.account else entry.team
-    return Taker(team, entry.gang or entry.demand.uid)
+    return Preemptor(team, entry.gang or entry.demand.uid)
 
 
 class EvictionCount:
-    """Counts the pods of others (uids) that go: those deleted within the last minute, and those that this pass takes.
+    """Counts evictions: the pods of others (uids) deleted within the last minute, and those that this pass preempts.
 
-    A pod that is both counts once, for the taker that gets its room now.
+    A pod that is both counts once, for the preemptor that gets its room now.
     """
 
-    def __init__(self, gone: Mapping[str, Taker]) -> None:
-        self.going: dict[str, Taker] = {}
+    def __init__(self, gone: Mapping[str, Preemptor]) -> None:
+        self.going: dict[str, Preemptor] = {}
         self.going_on = frozenset(gone.values())
         self._gone = gone
-        self._of_team, self._of_taker = Counter[str](), Counter[Taker]()
-        self.in_all = 0
-        for taker in gone.values():
-            self._count(taker, +1)
+        self._of_team, self._of_preemptor = Counter[str](), Counter[Preemptor]()
+        self.per_cluster = 0
+        for preemptor in gone.values():
+            self._count(preemptor, +1)
 
-    def put(self, uid: str, taker: Taker | None) -> None:
-        """Count the pod as going for that taker, or for nobody (None)."""
+    def put(self, uid: str, preemptor: Preemptor | None) -> None:
+        """Count the pod as going for that preemptor, or for nobody (None)."""
         before = self.going.get(uid)
-        if before == taker:
+        if before == preemptor:
             return
         self._count(before or self._gone.get(uid), -1)
-        if taker is not None:
-            self.going[uid] = taker
+        if preemptor is not None:
+            self.going[uid] = preemptor
         else:
             del self.going[uid]
-        self._count(taker or self._gone.get(uid), +1)
+        self._count(preemptor or self._gone.get(uid), +1)
 
     def of_team(self, team: str) -> int:
         """The number of pods that go for that team."""
         return self._of_team[team]
 
-    def of(self, taker: Taker) -> int:
-        """The number of pods that go for that taker."""
-        return self._of_taker[taker]
+    def of(self, preemptor: Preemptor) -> int:
+        """The number of pods that go for that preemptor."""
+        return self._of_preemptor[preemptor]
 
-    def _count(self, taker: Taker | None, sign: int) -> None:
-        if taker is not None:
-            self._of_team[taker.team] += sign
-            self._of_taker[taker] += sign
-            self.in_all += sign
+    def _count(self, preemptor: Preemptor | None, sign: int) -> None:
+        if preemptor is not None:
+            self._of_team[preemptor.team] += sign
+            self._of_preemptor[preemptor] += sign
+            self.per_cluster += sign
 
 
 def over_limit(
-    limits: EvictionLimits, taker: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
+    limits: EvictionLimits, preemptor: Entry, evictions: EvictionCount, wanted: int, *, waits: bool
 ) -> OverLimit | None:
-    """The limit that forbids a taker its step, for which `wanted` pods would go; None if none does.
+    """The limit that forbids a preemptor its step, for which `wanted` pods would go; None if none does.
 
-    `evictions` includes these pods. A taker that `waits` behind another one of its team may go on, but not begin to
-    take, unless the limit for all is kept for it.
+    `evictions` includes these pods. A preemptor that `waits` behind another preemptor of its team may continue, but may
+    not start, unless the cluster's limit is reserved for it.
     """
-    who = taker_of(taker)
-    entitled = taker.account is not None and taker.account.tier(0) is Tier.GUARANTEED
+    who = preemptor_of(preemptor)
+    entitled = preemptor.account is not None and preemptor.account.tier(0) is Tier.GUARANTEED
     first = evictions.of_team(who.team) == evictions.of(who)
     for name, limit, counted in (
-        (EvictionLimit.FOR_ONE, limits.for_one, evictions.of_team(who.team)),
-        (EvictionLimit.IN_ALL, limits.in_all - limits.kept_from(who), evictions.in_all),
+        (EvictionLimit.PER_TEAM, limits.per_team, evictions.of_team(who.team)),
+        (EvictionLimit.PER_CLUSTER, limits.per_cluster - limits.withheld_from(who), evictions.per_cluster),
     ):
         lenient = entitled and name not in limits.firm
         if wanted and counted > limit and not (lenient and first):
-            most = limits.in_all if name is EvictionLimit.IN_ALL else limit
+            most = limits.per_cluster if name is EvictionLimit.PER_CLUSTER else limit
             left = max(0, limit - counted + wanted)
             return OverLimit(name, wanted, most, left, waits_for_a_person=wanted > most and not lenient)
     if wanted and waits and who != limits.first and who not in evictions.going_on:
-        return OverLimit(EvictionLimit.FOR_ONE, wanted, limits.for_one, 0)
+        return OverLimit(EvictionLimit.PER_TEAM, wanted, limits.per_team, 0)
     return None

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from elastic_api.status import SizeReason
-from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.capacity import Supplies, Supply
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_time_of_request
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
@@ -55,7 +55,7 @@ _GROWS_LATER = (
     "the job grows elasticity.scaleUpDelaySeconds after its last change of size is complete. Lower that to grow sooner,"
     " or wait."
 )
-_TAKES_NOTHING = (
+_MAY_NOT_PREEMPT = (
     "No pods are evicted for it for now: last time its own pods could not use the room. Edit the job to have it tried"
     " at once, or wait."
 )
@@ -117,7 +117,7 @@ class Explainer:
         text, wake_at = with_time_of_request(entry, lacking.message, self._state.now)
         if demand.avoided:
             text = f"{text} Avoided for now: {'; '.join(demand.avoided[:_SHOWN])}."
-        return Why(lacking.limit, text if entry.takes(self._state.now) else f"{text} {_TAKES_NOTHING}", wake_at)
+        return Why(lacking.limit, text if entry.may_preempt(self._state.now) else f"{text} {_MAY_NOT_PREEMPT}", wake_at)
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
         """What a limit on evictions does not allow it; known as well if the pass asked only for another one like it."""
@@ -132,7 +132,7 @@ class Explainer:
         if entry.size and not entry.served:
             return entry
         size = (entry.next_size if entry.served else entry.minimum) or 0
-        return alike(self._state, entry), entry.missing(size)
+        return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
         """The role that is hardest to place, with how many of it."""

@@ -16,7 +16,7 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
             f"{wanted}; {usable}. New nodes are requested once the pods have come for which room is held now: until"
             " then, pods that wait for the scheduler would take it."
         )
-    until = f" until {rfc3339(at(entry.demand.nodes_until))}" if entry.demand.provisioning_pods else ""
+    until = f" until {rfc3339(at(entry.demand.request_ends_at))}" if entry.demand.provisioning_pods else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
         " the pods are taken back, and the job is tried again later."
@@ -27,7 +27,7 @@ def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, f
     """The sentence about what is missing, with the time from which new nodes are requested, if that is to come; and the
     time.
     """
-    after = entry.demand.nodes_from
+    after = entry.demand.may_request_nodes_at
     if entry.served or after is None or after <= now:
         return message, None
     return f"{message} New nodes are requested from {rfc3339(at(after))} on.", after

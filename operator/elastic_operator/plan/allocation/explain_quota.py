@@ -8,8 +8,8 @@ from __future__ import annotations
 from elastic_api.status import SizeReason
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.queues import over_per_job_limit
 from elastic_operator.plan.allocation.refusal import Rule
-from elastic_operator.plan.allocation.roster import over_per_job_limit
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.team import DEFAULT_POLICY
 

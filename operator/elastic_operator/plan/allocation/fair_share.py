@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 
+from elastic_operator.plan.facts.team import by_age
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
     """A team that wants GPUs: `requested` is all it would use, `limit` the most it may have (None = no limit).
 
-    `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties go to the older
-    (`created`), then to the lower `name`. All amounts are GPUs.
+    `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
+    (`by_age`). All amounts are GPUs.
     """
 
     name: str
@@ -53,7 +55,7 @@ def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], i
 
 
 def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
-    return -claimant.priority, claimant.created, claimant.name
+    return -claimant.priority, *by_age(claimant)
 
 
 def _divide_by_weight(
@@ -86,7 +88,7 @@ def _hand_out_rest(
 ) -> int:
     """Give one GPU each to the largest fractions; returns what is left."""
     hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.wanted]
-    for c in sorted(hungry, key=lambda c: (-fractions[c.name], c.created, c.name))[:amount]:
+    for c in sorted(hungry, key=lambda c: (-fractions[c.name], *by_age(c)))[:amount]:
         shares[c.name] += 1
         amount -= 1
     return amount

@@ -1,7 +1,8 @@
 """Gangs of pending pods: all pods of a gang that wait get their places in one pass, or none does (144).
 
 A part of a Job that trains on all of its pods does nothing, so no pod goes for a part. Places that are promised already
-stay: the pods that made room for them are gone or leaving.
+stay: the pods that made room for them are gone or leaving. While its nodes are cleared, a gang comes before all others
+(171).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Sequence
 
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.minimum import MAX_NEW_PLACES, serve_minimum
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.state import AllocationState
 
 MAX_PODS = 256
@@ -20,28 +20,29 @@ A gang that gets nothing costs a plan for nearly all of its pods. Gangs that wer
 """
 
 
-def serve_gang(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
+def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
     """Give each of these pods a place, or leave everything as it was.
 
-    A shape may be hopeless only because a part of the gang is seated. So only a copy of `hopeless` is written to.
+    Pods may not fit only because a part of the gang is seated. So what is found of that is forgotten afterwards.
     """
     name = gang[0].gang
-    too_many = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
-    if state.new_places >= MAX_NEW_PLACES or (too_many and name not in state.tried_gangs):
+    over_budget = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
+    if state.new_places >= MAX_NEW_PLACES or (over_budget and name not in state.tried_gangs):
         return False
     state.tried_pods += len(gang)
     state.tried_gangs.add(name)
-    state.serving = name
-    served = _serve_all(state, gang, hopeless)
-    state.serving = ""
+    state.serving, known = name, state.round.short
+    state.round.short = known.copy()
+    served = _serve_all(state, gang)
+    state.serving, state.round.short = "", known
     return served
 
 
-def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany) -> bool:
-    mark, places, found = state.journal.mark(), state.new_places, hopeless.copy()
+def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
+    mark, places = state.journal.mark(), state.new_places
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
-        serve_minimum(state, entry, found)
+        serve_minimum(state, entry)
         if not entry.served:
             break
     else:
@@ -53,9 +54,15 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry], hopeless: TooMany)
     return False
 
 
+def being_served(state: AllocationState) -> list[str]:
+    """The gangs for which nodes are being cleared: some of their pods have a node reserved that is not free yet."""
+    gangs = state.queues.gangs.items()
+    return sorted(name for name, gang in gangs if any(entry.reserved_node and not entry.served for entry in gang))
+
+
 def split_gangs(state: AllocationState) -> frozenset[str]:
     """The gangs of which some pods have a place, and others do not, not counting places that are promised already."""
-    return frozenset(name for name, gang in state.roster.gangs.items() if _is_split(gang))
+    return frozenset(name for name, gang in state.queues.gangs.items() if _is_split(gang))
 
 
 def _is_split(gang: set[Entry]) -> bool:

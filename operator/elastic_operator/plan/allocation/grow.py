@@ -5,13 +5,10 @@ Growth takes free room, and GPUs of other teams that its team is entitled to. It
 
 from __future__ import annotations
 
-from enum import Enum
-
 from elastic_operator.plan.allocation.accounts import Tier
-from elastic_operator.plan.allocation.alike import refused_alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.candidates import Candidates
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.seating import seat_all
@@ -22,28 +19,17 @@ _MAX_TIMES_PREEMPTED = 2
 """An entry that other teams preempted this many times in a pass borrows nothing more in it (34)."""
 
 
-class Growth(Enum):
-    """The outcome of a try to grow."""
-
-    DONE = "done"
-    LATER = "later"
-    NEVER = "never"
-
-
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.roster.partial | state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.partial | state.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
                 state.shrink(entry, below[-1])
 
 
-def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) -> Growth:
-    """Give the job its next allowed size, if it may have it and all its new pods fit.
-
-    `too_many` has the numbers of workers that could not be placed, even at others' cost.
-    """
+def grow(state: AllocationState, entry: Entry, tier: Tier) -> bool:
+    """Give the job its next allowed size, if it may have it and all its new pods fit. Returns whether it has it."""
     state.victims.over_limit.pop(entry, None)
     size = entry.next_step(state.now)
     if (
@@ -52,24 +38,23 @@ def grow(state: AllocationState, entry: Entry, tier: Tier, too_many: TooMany) ->
         or entry.delayed_at(size, state.now)
         or entry.demand.provisioning_pods
     ):
-        return Growth.NEVER
+        return False
     need, account = entry.gpus_missing(size), entry.account
     if account is None:
-        return Growth.DONE if _grow_freely(state, entry, size) else Growth.NEVER
+        return _grow_freely(state, entry, size)
     right = account.tier(need)
     if right > tier:
-        return Growth.LATER
+        return False
     refused = state.refusal(entry, need)
     if (
         not may_borrow_again(entry, right)
         or (refused and refused.is_final)
         or is_requested_by_others(state, entry, need)
     ):
-        return Growth.NEVER
+        return False
     if refused is None and _grow_freely(state, entry, size):
-        return Growth.DONE
-    taken = entry.takes(state.now) and _grow_at_others_cost(state, entry, size, too_many)
-    return Growth.DONE if taken else Growth.NEVER
+        return True
+    return entry.may_preempt(state.now) and _grow_at_others_cost(state, entry, size)
 
 
 def may_borrow_again(entry: Entry, right: Tier) -> bool:
@@ -91,14 +76,14 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
     return False
 
 
-def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int, too_many: TooMany) -> bool:
+def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key = refused_alike(state, entry), master
-    if too_many.covers(key, workers):
+    key, short = ("growth", refusal_key(state, entry), master), state.round.short
+    if short.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     if preempt(state, entry, roles, Candidates(state, entry, entry.gpus_missing(size), growing=True)):
         return True
-    (too_many.refuse if entry in state.victims.over_limit else too_many.add)(key, workers)
+    (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
     return False

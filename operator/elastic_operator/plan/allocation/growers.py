@@ -12,8 +12,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.alike import grow_alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import growth_key
 
 Turn = tuple[bool, int, int, float, str]
 
@@ -44,7 +44,7 @@ class Growers:
 
     def add(self, entry: Entry, now: float) -> None:
         """Put a job in."""
-        key, place = grow_alike(entry, now), turn(entry)
+        key, place = growth_key(entry, now), turn(entry)
         self._places[entry] = key, place
         insort(self._groups.setdefault(entry.account, {}).setdefault(key, []), _Placed(place, entry), key=_by_turn)
 
@@ -69,8 +69,9 @@ class Growers:
 
 
 class Queue:
-    """The jobs of one account in their order, while they grow. A job that the pass has `changed`, or that is added, is
-    a group of its own.
+    """The jobs of one account in their order, while they grow.
+
+    A job that the pass has `changed`, or that is added, is a group of its own.
     """
 
     def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
@@ -78,11 +79,13 @@ class Queue:
         self._heads: dict[Hashable, _Placed] = {}
         self._changed = changed
         self._alone: set[Entry] = set()
+        self.gave_up = False
+        """Whether a job could not grow."""
         for key in groups:
             self._advance(key)
 
     def add(self, entry: Entry) -> None:
-        """Add a job by itself, again if it is in already."""
+        """Add the job as a group of its own; a second call moves it to its new turn."""
         self._alone.add(entry)
         if may_grow(entry):
             key = "alone", entry.demand.uid
@@ -110,6 +113,7 @@ class Queue:
         """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
         behind fewer jobs for a limit on evictions.
         """
+        self.gave_up = True
         while key in self._heads and self._heads[key].entry.rank >= entry.rank:
             self._advance(key)
 

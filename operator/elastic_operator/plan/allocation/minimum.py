@@ -7,16 +7,17 @@ holds room for a part of its minimum (37).
 
 from __future__ import annotations
 
-from elastic_operator.plan.allocation.alike import refused_alike
+from elastic_operator.plan.allocation.board import Seat
 from elastic_operator.plan.allocation.capacity import Supplies
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import refusal_key
 from elastic_operator.plan.allocation.node_requests import is_requested_by_others, may_request_nodes
-from elastic_operator.plan.allocation.pass_memo import TooMany
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost
 from elastic_operator.plan.allocation.preemption.preempt import preempt
 from elastic_operator.plan.allocation.refusal import IDLE, Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
@@ -27,16 +28,13 @@ pod that got a place is nominated, and that wakes the loop.
 """
 
 
-def serve_minimum(state: AllocationState, entry: Entry, hopeless: TooMany) -> None:
-    """Give the job its minimum, or leave it what it has.
-
-    `hopeless` has the numbers of workers that could not be placed, with a master, even at others' cost.
-    """
+def serve_minimum(state: AllocationState, entry: Entry) -> None:
+    """Give the job its minimum, or leave it what it has."""
     if entry.preempted:
         _come_back(state, entry)
-    state.set_served(entry, entry.complete or _complete(state, entry, hopeless))
+    state.set_served(entry, entry.complete or _complete(state, entry))
     if entry.served:
-        state.set_saves_up(entry, False)
+        state.set_holds_seats(entry, False)
     elif entry.preempted:
         state.release_all(entry)
 
@@ -50,7 +48,7 @@ def _come_back(state: AllocationState, entry: Entry) -> None:
         state.keep_again(entry, entry.minimum)
 
 
-def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
+def _complete(state: AllocationState, entry: Entry) -> bool:
     need = entry.gpus_missing(entry.minimum)
     refused = state.refusal(entry, need)
     if (
@@ -64,12 +62,12 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
-    if entry.demand.provisioning_pods or not entry.takes(state.now):
+    if entry.demand.provisioning_pods or not entry.may_preempt(state.now):
         return False
-    if _goes_where_reserved(state, entry):
+    if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
         return True
-    key = None if entry.size else refused_alike(state, entry)
-    if key and hopeless.covers(key, workers):
+    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.round.short
+    if key and short.covers(key, workers):
         return False
     if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
         return False
@@ -77,7 +75,7 @@ def _complete(state: AllocationState, entry: Entry, hopeless: TooMany) -> bool:
         state.new_places += entry.is_pending_pod
         return True
     if key:
-        (hopeless.refuse if entry in state.victims.over_limit else hopeless.add)(key, workers)
+        (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)
     return False
 
 
@@ -99,6 +97,23 @@ def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
     return node is not None and _preempt_any(state, entry, only=node)
 
 
+def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
+    """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
+
+    It may be that no pod may go from there in this pass: a job ended for the gang and has not its minimum again from
+    the other jobs of its team. So that team holds less for a moment.
+    """
+    node = state.board.number.get(entry.reserved_node)
+    if node is None or not entry.gang or not state.snapshot.reclaiming:
+        return False
+    loads: list[Load] = [member for one, member in state.residents[node].values() if one.demand.preemptible]
+    loads += [one.requirements(seat.role).shape for one, seat in state.seated[node] if not one.promised_node]
+    if not state.board.fits_without(entry.master, node, loads):
+        return False
+    state.seat(entry, Seat(ROLE_MASTER, node, ready=False))
+    return True
+
+
 def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
     """Whether the entry may use `need` idle GPUs."""
     return entry.is_pending_pod or state.refusal(entry, need, *IDLE) is None
@@ -111,7 +126,7 @@ def _orders(entry: Entry) -> list[list[str]]:
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]
 
 
-def reserve(state: AllocationState, entry: Entry) -> None:
+def hold_for_starving(state: AllocationState, entry: Entry) -> None:
     """Hold room for a part of the entry's minimum, provided that all of it would fit on empty nodes and under the
     limits (37).
     """
@@ -129,5 +144,5 @@ def reserve(state: AllocationState, entry: Entry) -> None:
     for role in [ROLE_MASTER] * master + [ROLE_WORKER] * workers:
         seat = find_seat(state, entry, role) if _may_use_idle(state, entry, entry.requirements(role).gpus) else None
         if seat is not None:
-            state.set_saves_up(entry, True)
+            state.set_holds_seats(entry, True)
             state.seat(entry, seat)

@@ -1,12 +1,13 @@
 """Autoscaled pools: which jobs request new nodes, by pods without a node that wait for kube-scheduler (49).
 
 A job requests nodes for what its minimum lacks, if it got nothing in the pass and only room was missing. Which jobs
-request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and no pod goes for
-them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once
-there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the
-pods.
+request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted
+for them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them.
+Once there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds
+the pods.
 
-The scheduler would bind such pods to any room. So no pod waits that would fit into room that is meant for others.
+The scheduler would bind such pods to any room. So no such pod is created while it would fit into room that is meant for
+others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Member
@@ -29,12 +31,12 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
     """Whether `need` more GPUs would leave too few under the limits for the nodes that its team's other
     jobs, of no lower priority, have requested.
     """
-    account, roster = entry.account, state.roster
-    most = roster.provisioning_gpus[account] if account else 0
+    account, queues = entry.account, state.queues
+    most = queues.provisioning_gpus[account] if account else 0
     if account is None or not most or state.refusal(entry, need + most, Rule.LIMIT) is None:
         return False
     requested = _requested_by(state, account, entry.demand.priority)
-    if entry in roster.provisioning[account] and may_request_nodes(state, entry):
+    if entry in queues.provisioning[account] and may_request_nodes(state, entry):
         requested -= entry.gpus_missing(entry.minimum)
     return requested > 0 and state.refusal(entry, need + requested, Rule.LIMIT) is not None
 
@@ -44,7 +46,7 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
     two changes."""
     known = state.requested_by.get((account, priority))
     if known is None:
-        first = (one for one in state.roster.provisioning[account] if one.demand.priority >= priority)
+        first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
         known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
         state.requested_by.put((account, priority), known)
     return known
@@ -53,16 +55,20 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
     """Whether the entry lacks its minimum and may request nodes for it now, and its team may use the GPUs of these."""
     demand = entry.demand
-    if demand.nodes_from is None or not demand.wants or entry.served or entry.seats:
+    if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
         return False
-    if entry.failed_at(entry.minimum, state.now) or not (demand.provisioning_pods or state.now >= demand.nodes_from):
+    if entry.failed_at(entry.minimum, state.now) or not (
+        demand.provisioning_pods or state.now >= demand.may_request_nodes_at
+    ):
         return False
     return state.refusal(entry, entry.gpus_missing(entry.minimum), Rule.GUARANTEE, Rule.LIMIT) is None
 
 
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes, once it is known what all others get."""
-    entries = [entry for entry in state.roster.unserved | state.changed if entry.demand.nodes_from is not None]
+    entries = [
+        entry for entry in state.queues.unserved | state.changed if entry.demand.may_request_nodes_at is not None
+    ]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):
@@ -73,7 +79,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
     """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
     owners.
 
-    If all of them wait already, they have left the room alone that is free now.
+    If all missing pods are already pending, kube-scheduler has already rejected the room that is free now.
     """
     master, workers = entry.missing(entry.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers

@@ -1,12 +1,14 @@
-"""What one pass remembers, so that thousands of entries that are `alike` are not asked about one by one (38).
+"""What one pass remembers, so that thousands of equivalent entries are not asked about one by one (38).
 
-An answer holds as long as nothing changes (`PassMemo`). That so many pods do not fit holds longer (`TooMany`): until
-room is freed on the board, and for takers until the next round, because taking only gets harder within one.
+An answer holds as long as nothing changes (`PassMemo`). "N pods do not fit" (`KnownInfeasible`) holds longer: on the
+board until room is freed, for preemption until the next round (`RoundMemory`), because within a round preemption only
+gets harder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from heapq import heappush
 from typing import Generic, TypeVar
 
 from elastic_operator.plan.allocation.journal import Journal
@@ -15,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class PassMemo(Generic[Answer]):
-    """Answers by key. Each is void once the state has changed, and holds again once that is undone."""
+    """Answers by key. An answer is void once the state has changed, and holds again once the change is undone."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -31,15 +33,15 @@ class PassMemo(Generic[Answer]):
         self._known[key] = self._journal.version, answer
 
 
-class TooMany:
-    """For each key, the fewest pods that were found not to fit, and the numbers of pods that may not be taken."""
+class KnownInfeasible:
+    """For each key, the fewest pods that were found not to fit, and single numbers of pods that are refused."""
 
     def __init__(self) -> None:
         self._fewest: dict[Hashable, int] = {}
         self._refused: set[tuple[Hashable, int]] = set()
 
     def covers(self, key: Hashable, count: int) -> bool:
-        """Whether `count` pods are known not to fit, because no more of them did not, or are refused."""
+        """Whether `count` pods are known not to fit: no more pods than that did not fit, or `count` is refused."""
         return count >= self._fewest.get(key, count + 1) or (key, count) in self._refused
 
     def add(self, key: Hashable, count: int) -> None:
@@ -47,11 +49,31 @@ class TooMany:
         self._fewest[key] = min(count, self._fewest.get(key, count))
 
     def refuse(self, key: Hashable, count: int) -> None:
-        """Remember that exactly `count` pods are refused. The message for another number is another one."""
+        """Remember that exactly `count` pods are refused. The message names the number, so others are asked anew."""
         self._refused.add((key, count))
 
-    def copy(self) -> TooMany:
+    def copy(self) -> KnownInfeasible:
         """A copy that goes on separately."""
-        other = TooMany()
+        other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other
+
+
+class RoundMemory:
+    """What one round of minima, and of the growth after it, remembers. The next round begins with a new one.
+
+    `refused`: the entries, by what they have in common, that were tried for their minimum and got nothing. `short`: the
+    numbers of workers that could not be placed, even at others' cost. `options`: by preemptor, a heap of prices and
+    nodes. While pods are taken, an option only gets dearer, except on the nodes that they leave. So options are kept
+    for the round (44), or until a preemption is undone.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.refused = PassMemo[bool](journal)
+        self.short = KnownInfeasible()
+        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
+
+    def pods_leave(self, node: int) -> None:
+        """Options on that node may be cheaper now, so they are looked at next."""
+        for found in self.options.values():
+            heappush(found, ((), node))

@@ -14,7 +14,7 @@ from elastic_operator.plan.allocation.eviction_limits import OverLimit
 from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
-from elastic_operator.plan.facts.snapshot import Snapshot, Taker
+from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
 
 _KEEPS = "It keeps what it has until the next change."
 
@@ -26,9 +26,9 @@ class Allocation(Mapping[str, Grant]):
     """
 
     def __init__(self, state: AllocationState) -> None:
-        self._own, self._serial = state, state.serial
+        self._own, self._revision = state, state.revision
         self._explainer = Explainer(state)
-        self._entries = {job.uid: state.roster.of(job.uid) for job in state.snapshot.jobs}
+        self._entries = {job.uid: state.queues.of(job.uid) for job in state.snapshot.jobs}
         self._assignments: dict[str, Assignment] = {}
         self._grants: dict[str, Grant] = {}
         self.would_not_last: Mapping[str, str] = {}
@@ -47,15 +47,17 @@ class Allocation(Mapping[str, Grant]):
         if uid not in self._grants:
             entry = self._entries[uid]
             assignment, why = self.assignment(uid), self._why(entry)
-            takers = entry.takers if assignment.release else ()
+            preemptors = entry.preemptors if assignment.release else ()
             self._grants[uid] = Grant(
                 assignment,
                 why.limit,
                 why.message,
                 why.wake_at,
-                takers=_named(takers),
-                reclaimed=any(map(entry.is_foreign, takers)),
-                givers=_named(one.giver for one in entry.took if one.stands and one.giver.team != entry.team),
+                preemptors=_named(preemptors),
+                reclaimed=any(map(entry.is_eviction_by, preemptors)),
+                victim_jobs=_named(
+                    one.victim_job for one in entry.took if one.stands and one.victim_job.team != entry.team
+                ),
             )
         return self._grants[uid]
 
@@ -65,7 +67,7 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def _state(self) -> AllocationState:
-        assert self._own.serial == self._serial, "read after the next pass has begun"
+        assert self._own.revision == self._revision, "read after the next pass has begun"
         return self._own
 
     @property
@@ -88,35 +90,39 @@ class Allocation(Mapping[str, Grant]):
         """Places for pending pods that have none yet, where their team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
-        placed = (entry for entry in self._state.roster.entries if entry.is_pending_pod and entry.seats)
+        placed = (entry for entry in self._state.queues.entries if entry.is_pending_pod and entry.seats)
         return tuple(_nomination(self._state, e) for e in placed if e.promised_node == e.reserved_node)
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
-        losing = sorted((e for e in self._state.changed if e.loses_members and e.takers), key=lambda entry: entry.rank)
+        losing = sorted(
+            (e for e in self._state.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
+        )
         found = (
-            Eviction(e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_foreign, e.takers)))
+            Eviction(
+                e.demand.uid, self.assignment(e.demand.uid).release, _named(filter(e.is_eviction_by, e.preemptors))
+            )
             for e in losing
         )
-        return tuple(eviction for eviction in found if eviction.takers and eviction.pods)
+        return tuple(eviction for eviction in found if eviction.preemptors and eviction.pods)
 
     @cached_property
-    def evicted_for(self) -> Mapping[str, Taker]:
-        """The pods (uids) that go to another team or to a pending pod of others, each with its taker."""
+    def evicted_for(self) -> Mapping[str, Preemptor]:
+        """The pods (uids) that go to another team or to a pending pod of others, each with its preemptor."""
         return self._state.victims.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
         """All pods (uids) that go for somebody else."""
-        return frozenset().union(*self._takers.values())
+        return frozenset().union(*self._preemptors.values())
 
     @cached_property
-    def _takers(self) -> Mapping[str, Mapping[str, Entry]]:
-        """By job (uid), its pods (uids) that go for others, each with its taker."""
+    def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
+        """By job (uid), its pods (uids) that go for others, each with its preemptor."""
         found: dict[str, dict[str, Entry]] = {}
         for one in self._state.victims.going():
-            found.setdefault(one.giver.demand.uid, {})[one.pod.uid] = one.taker
+            found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor
         return found
 
     @cached_property
@@ -129,19 +135,19 @@ class Allocation(Mapping[str, Grant]):
         """The gangs of pending pods for which the pass looked for places."""
         return frozenset(self._state.tried_gangs)
 
-    def job_takers(self, uid: str) -> tuple[str, ...]:
+    def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
-        takers = set(self._takers.get(uid, {}).values())
-        return tuple(one.demand.uid for one in sorted(takers, key=lambda one: one.rank) if not one.is_pending_pod)
+        preemptors = set(self._preemptors.get(uid, {}).values())
+        return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_pending_pod)
 
-    def has_pending_takers(self, uid: str) -> bool:
+    def has_pending_preemptors(self, uid: str) -> bool:
         """Whether pods of that job go for pending pods of others."""
-        return any(taker.is_pending_pod for taker in self._takers.get(uid, {}).values())
+        return any(preemptor.is_pending_pod for preemptor in self._preemptors.get(uid, {}).values())
 
     def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
         """The pods (uids) of the job whose release is put off while the jobs `waiting` are to get nothing (139)."""
-        takers = {pod: taker.demand.uid for pod, taker in self._takers.get(uid, {}).items()}
-        return deferred(self._entries[uid].demand, self.assignment(uid), takers, waiting)
+        preemptors = {pod: preemptor.demand.uid for pod, preemptor in self._preemptors.get(uid, {}).items()}
+        return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
         """Whether pods of others go for the job."""
@@ -176,7 +182,7 @@ def _nomination(state: AllocationState, entry: Entry) -> Nomination:
         name=entry.demand.name,
         node=state.board.nodes[node].name,
         victims=tuple(one.pod.uid for one in gone),
-        evicts_from=_named(one.giver for one in gone),
+        evicts_from=_named(one.victim_job for one in gone),
         reserved=entry.reserved_node,
     )
 

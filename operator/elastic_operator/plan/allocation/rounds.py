@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from elastic_operator.plan.allocation.accounts import Account, Tier
-from elastic_operator.plan.allocation.alike import singular, tried_alike
 from elastic_operator.plan.allocation.entry import Entry
-from elastic_operator.plan.allocation.gangs import serve_gang
-from elastic_operator.plan.allocation.grow import Growth, grow, may_borrow_again, round_sizes_down
+from elastic_operator.plan.allocation.equivalence import individually_limited, minimum_key
+from elastic_operator.plan.allocation.gangs import being_served, serve_gang
+from elastic_operator.plan.allocation.grow import grow, may_borrow_again, round_sizes_down
 from elastic_operator.plan.allocation.growers import Queue
-from elastic_operator.plan.allocation.minimum import reserve, serve_minimum
-from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.minimum import hold_for_starving, serve_minimum
+from elastic_operator.plan.allocation.pass_memo import RoundMemory
 from elastic_operator.plan.allocation.preemption.candidates import given_within_team, gives_within_team
 from elastic_operator.plan.allocation.preemption.preempt import give_back
 from elastic_operator.plan.allocation.state import AllocationState
@@ -45,7 +45,7 @@ def serve(state: AllocationState) -> None:
             break
         state.divide()
     for entry in state.changed:
-        if entry.saves_up:
+        if entry.holds_seats:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
 
@@ -55,22 +55,19 @@ class Minima:
     def __init__(self, state: AllocationState) -> None:
         self._state = state
         self._tried: set[Entry] = set()
-        self._hopeless = TooMany()
-        self._reserved: set[tuple[str, str]] = set()
-        self._in_vain = PassMemo[bool](state.journal)
-        """Whether one of several entries that are alike was tried in this round and got nothing."""
+        self._held_for_starving: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first jobs that run or were started, and those that rank before them in their teams; then all
-        others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
+        that rank before them in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.options.clear()
-        self._in_vain = PassMemo(state.journal)
-        self._hopeless = TooMany()
-        while waiting := [c for c in (state.roster.unserved | state.changed) - self._tried if _waits(c)]:
+        state.round = RoundMemory(state.journal)
+        for name in being_served(state):
+            self._serve_gang(name, tier)
+        while waiting := [c for c in (state.queues.unserved | state.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.holds_place:
@@ -94,16 +91,16 @@ class Minima:
             self._serve_alone(entry, tier)
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
-        key = tried_alike(self._state, entry)
-        if key and self._in_vain.get(key):
+        key = minimum_key(self._state, entry)
+        if key and self._state.round.refused.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
-            serve_minimum(self._state, entry, self._hopeless)
+            serve_minimum(self._state, entry)
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
-            self._in_vain.put(key, True)
+            self._state.round.refused.put(key, True)
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -112,13 +109,13 @@ class Minima:
         for all.
         """
         state = self._state
-        gang = sorted((entry for entry in state.roster.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
+        gang = sorted((entry for entry in state.queues.gangs[name] if _waits(entry)), key=lambda entry: entry.rank)
         self._tried.update(gang)
-        if name in state.split_gangs:
+        if not gang or name in state.split_gangs:
             return
-        kinds = Counter(tried_alike(state, entry) for entry in gang)
+        kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and self._in_vain.get(key):
+        if key and state.round.refused.get(key):
             return
         need = Counter[Account | None]()
         for entry in gang:
@@ -127,13 +124,13 @@ class Minima:
         may_be_split = all(entry.may_be_split for entry in gang)
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
-                serve_gang(state, gang, self._hopeless)
+                serve_gang(state, gang)
             may_be_split &= name in state.tried_gangs
         if may_be_split and not gang[0].served:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif key and not gang[0].served:
-            self._in_vain.put(key, True)
+            state.round.refused.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the entry can have its minimum with GPUs that it has already."""
@@ -142,10 +139,10 @@ class Minima:
     def _reserve(self, entry: Entry) -> None:
         """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
         key = (entry.team, entry.demand.flavor)
-        if key not in self._reserved:
-            self._reserved.add(key)
+        if key not in self._held_for_starving:
+            self._held_for_starving.add(key)
             if self._state.starves(entry):
-                reserve(self._state, entry)
+                hold_for_starving(self._state, entry)
 
 
 def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
@@ -168,21 +165,41 @@ def _waits(entry: Entry) -> bool:
 
 
 def _grow_all(state: AllocationState, tier: Tier) -> None:
-    """One round of growth; each job grows for as long as it can."""
-    too_many = TooMany()
+    """One round of growth; each job grows for as long as it can.
+
+    A step at others' cost may free more than it needs. Then the jobs that found no room before are tried again in their
+    order, or that room would go to those who come after them.
+    """
+    while _leaves_room(state, tier):
+        pass
+
+
+def _leaves_room(state: AllocationState, tier: Tier) -> bool:
+    """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
     queues = {
-        account: state.roster.growers.queue(account, state.changed) for account in state.roster.growers.accounts()
+        account: state.queues.growers.queue(account, state.changed) for account in state.queues.growers.accounts()
     }
-    for entry in state.changed | singular(state):
+    for entry in state.changed | individually_limited(state):
         queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
-    lowest_first(queues, lambda account: _grow_one(state, tier, queues[account], too_many))
+    is_left = False
+
+    def grow_one(account: Account | None) -> bool:
+        nonlocal is_left
+        idle = state.board.idle_gpus
+        if is_left or not _grow_one(state, tier, queues[account]):
+            return False
+        is_left = state.board.idle_gpus > idle and any(queue.gave_up for queue in queues.values())
+        return True
+
+    lowest_first(queues, grow_one)
+    return is_left
 
 
-def _grow_one(state: AllocationState, tier: Tier, queue: Queue, too_many: TooMany) -> bool:
+def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
     """One step of the first job that can take one. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
-        if grow(state, entry, tier, too_many) is Growth.DONE:
+        if grow(state, entry, tier):
             queue.grew(group, entry)
             return True
         queue.give_up(group, entry)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from elastic_operator.plan.allocation.board import Spot
-from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def find_seat(state: AllocationState, entry: Entry, role: str) -> Seat | None:
     """The best free place for one more pod of the job."""
-    spot = state.board.find(entry.requirements(role), entry.near)
-    return Seat(role, spot.node, spot.ready) if spot is not None else None
+    return state.board.find(role, entry.requirements(role), entry.near)
 
 
 def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int) -> bool:
@@ -26,22 +25,22 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
         return False
     if entry.master is entry.worker:
         return _seat_alike(state, entry, [ROLE_MASTER, *[ROLE_WORKER] * workers])
-    return any(_seat_with_master_at(state, entry, spot, workers) for spot in _master_spots(state, entry, workers))
+    return any(_seat_with_master_at(state, entry, seat, workers) for seat in _master_seats(state, entry, workers))
 
 
-def _master_spots(state: AllocationState, entry: Entry, workers: int) -> Sequence[Spot]:
-    """The spots to try for the master: all of them if workers need room too, because they may need its best one."""
+def _master_seats(state: AllocationState, entry: Entry, workers: int) -> Sequence[Seat]:
+    """The seats to try for the master: all of them if workers need room too, because they may need its best one."""
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:
-        return state.board.spots(entry.master, entry.near)
-    spot = state.board.find(entry.master, entry.near)
-    return [spot] if spot else []
+        return state.board.seats(ROLE_MASTER, entry.master, entry.near)
+    seat = find_seat(state, entry, ROLE_MASTER)
+    return [seat] if seat else []
 
 
-def _seat_with_master_at(state: AllocationState, entry: Entry, spot: Spot, workers: int) -> bool:
+def _seat_with_master_at(state: AllocationState, entry: Entry, seat: Seat, workers: int) -> bool:
     mark = state.journal.mark()
-    state.seat(entry, Seat(ROLE_MASTER, spot.node, spot.ready))
+    state.seat(entry, seat)
     if _seat_roles(state, entry, [ROLE_WORKER] * workers):
         return True
     state.journal.roll_back(mark)

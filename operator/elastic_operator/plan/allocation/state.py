@@ -8,24 +8,23 @@ what.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from heapq import heappush
 
 from elastic_operator.plan.allocation.accounts import Accounts
-from elastic_operator.plan.allocation.board import Board
-from elastic_operator.plan.allocation.entry import Entry, Seat, keep_order
+from elastic_operator.plan.allocation.board import Board, Seat
+from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo
+from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
-from elastic_operator.plan.allocation.roster import Roster
 from elastic_operator.plan.allocation.victims import Victims
 from elastic_operator.plan.facts.snapshot import Load, Member, Snapshot
 from elastic_worker.contract import ROLE_MASTER
 
 
 class AllocationState:
-    """Board, accounts and roster of a snapshot.
+    """Board, accounts and queues of a snapshot.
 
     What a pass has done so far:
         changed       the entries that the pass has changed or tried to change
@@ -35,24 +34,23 @@ class AllocationState:
         tried_gangs   the gangs served so far, with `tried_pods` pods in all
 
     What an earlier try of the same pass has found:
-        in_vain       the entries (uids) that preempted a whole job, and got nothing in the end (112)
+        futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` and `options` are the memory of `candidates` and `options`, `requested_by` that of `node_requests`. While
-    pods are taken, an option only gets dearer, except on the nodes that they leave. So `options` are kept for a round
-    (44), or until a preemption is undone.
-    `serial` is the number of times that the state was renewed: what was read from it before holds no more.
+    `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
+    remembers.
+    `revision` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, self.serial = snapshot, 0
+        self.snapshot, self.revision = snapshot, 0
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
-        self.roster = Roster(snapshot, self.board, self.accounts)
+        self.queues = Queues(snapshot, self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
-        self.in_vain = frozenset[str]()
+        self.futile_preemptors = frozenset[str]()
         self.split_gangs = frozenset[str]()
         self._start(snapshot)
 
@@ -62,7 +60,7 @@ class AllocationState:
         """
         if not _same_frame(self.snapshot, snapshot) or not self.board.has_same_nodes(snapshot.nodes):
             return AllocationState(snapshot)
-        self.serial += 1
+        self.revision += 1
         self.journal.roll_back()
         self.snapshot = snapshot
         for number, before, after in self.board.renew(snapshot.nodes):
@@ -78,9 +76,9 @@ class AllocationState:
         self.new_places, self.serving, self.tried_pods = 0, "", 0
         self.tried_gangs: set[str] = set()
         self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
-        self.options: dict[Hashable, list[tuple[tuple[float, ...], int]]] = {}
-        self.roster.renew(snapshot, leave=self._leave, join=self._join)
-        entries = sorted(self.roster.preprocessed, key=lambda entry: entry.rank)
+        self.round = RoundMemory(self.journal)
+        self.queues.renew(snapshot, leave=self._leave, join=self._join)
+        entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
             self._count_unplaced(entry)
         self.accounts.note_use()
@@ -129,13 +127,15 @@ class AllocationState:
     def _count_unplaced(self, entry: Entry) -> None:
         """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
         for member in entry.kept:
-            spot = self.board.find(entry.requirements(member.role), entry.near) if member.node is None else None
-            if spot is not None:
+            if member.node is not None:
+                continue
+            seat = self.board.find(member.role, entry.requirements(member.role), entry.near)
+            if seat is not None:
                 self.journal.do(
-                    partial(self._count_at, entry, member, spot.node),
-                    undo=partial(self._uncount_at, entry, member, spot.node),
+                    partial(self._count_at, entry, member, seat.node),
+                    undo=partial(self._uncount_at, entry, member, seat.node),
                 )
-                self.board.hold(member, spot.node, now=True)
+                self.board.hold(member, seat.node, now=True)
 
     def _count_at(self, entry: Entry, member: Member, node: int) -> None:
         entry.at[member.uid] = node
@@ -168,7 +168,7 @@ class AllocationState:
         """Seat a pending pod on the node that it is nominated for.
 
         If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
-        is room or will be (41); until then it is served like others, at the cost of the pods that must go there.
+        is room or will be (41). Until then it is served like any entry, and preempts the pods on that node.
         """
         node = self.board.number.get(entry.promised_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
@@ -193,15 +193,14 @@ class AllocationState:
             self.charge(entry, sign * member.gpus)
 
     def _release(self, load: Load, node: int, *, now: bool) -> None:
-        """Count a load as leaving. Options on its node may be cheaper now, so they are looked at next."""
+        """Count a load as leaving."""
         self.board.release(load, node, now=now)
-        for found in self.options.values():
-            heappush(found, ((), node))
+        self.round.pods_leave(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
-            self.options.clear()
+            self.round.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -211,10 +210,10 @@ class AllocationState:
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
-    def set_saves_up(self, entry: Entry, saves_up: bool) -> None:
+    def set_holds_seats(self, entry: Entry, holds_seats: bool) -> None:
         """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
-        if entry.saves_up is not saves_up:
-            self.journal.set(entry, "saves_up", saves_up)
+        if entry.holds_seats is not holds_seats:
+            self.journal.set(entry, "holds_seats", holds_seats)
 
     def request_nodes(self, entry: Entry) -> None:
         """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
@@ -283,9 +282,9 @@ class AllocationState:
         node = entry.at.get(member.uid)
         return member.uid in self.residents[node] if node is not None else member in entry.kept
 
-    def may_take_whole_jobs(self, entry: Entry) -> bool:
+    def may_preempt_whole_jobs(self, entry: Entry) -> bool:
         """Whether the entry may preempt whole jobs in this pass: not if it would lose the room again (112)."""
-        return entry.demand.uid not in self.in_vain
+        return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:
         """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 
 from elastic_operator.plan.allocation.accounts import Account, share_value
+from elastic_operator.plan.facts.team import by_age
 
-_Place = tuple[tuple[float, ...], tuple[int, float, str, str, str]]
+_Place = tuple[tuple[float, ...], tuple[int, float, str, str]]
 """The share values on the path to one account, and what breaks a tie; its last string is the flavor."""
 _Queued = tuple[_Place, Account | None]
 
-_FIRST: _Place = ((-1.0,), (0, 0.0, "", "", ""))
+_FIRST: _Place = ((-1.0,), (0, 0.0, "", ""))
 """The place of jobs without GPUs: they take nothing that is shared."""
 
 
@@ -56,7 +57,7 @@ def _below_parent(account: Account | None) -> _Place:
     if account is None:
         return _FIRST
     team = account.team
-    tie = -team.priority, team.created, team.uid, team.name, account.flavor
+    tie = -team.priority, *by_age(team), account.flavor
     return (share_value(account.used, account.share),), tie
 
 

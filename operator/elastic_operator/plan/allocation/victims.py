@@ -1,4 +1,4 @@
-"""The victims of one pass: which pods go for which takers, and whether the limits on evictions let them (138)."""
+"""The victims of one pass: which pods go for which preemptors, and whether the limits on evictions let them (138)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 
 from elastic_operator.plan.allocation.entry import Entry, Victim
-from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, taker_of
+from elastic_operator.plan.allocation.eviction_limits import EvictionCount, OverLimit, over_limit, preemptor_of
 from elastic_operator.plan.allocation.journal import Journal
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 
@@ -14,9 +14,9 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods` has each of them by its uid, with its last taker. Its giver may keep it after all: `evictions` counts those
-    that go. `over_limit` has the takers that a limit on evictions allows no more. `known_takers` are the uids of takers
-    for which pods went lately, or for which a part of a limit is kept.
+    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those that their victim jobs do not
+    keep after all. `over_limit`: preemptors for which a limit on evictions allows no more. `known_preemptors`: uids of
+    preemptors for which pods were evicted within the last minute, or for which a part of a limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -27,99 +27,108 @@ class Victims:
         self.pods: dict[str, Victim] = {}
         self.evictions = EvictionCount(limits.gone)
         self.over_limit: dict[Entry, OverLimit] = {}
-        self.known_takers = frozenset(taker.uid for taker in (*self.evictions.going_on, limits.first) if taker)
+        self.known_preemptors = frozenset(
+            preemptor.uid for preemptor in (*self.evictions.going_on, limits.first) if preemptor
+        )
 
-    def note(self, giver: Entry, members: Iterable[Member], taker: Entry) -> None:
-        """Record that `taker` took these members of the giver."""
-        if giver is taker:
+    def note(self, victim_job: Entry, members: Iterable[Member], preemptor: Entry) -> None:
+        """Record that `preemptor` took these members of the victim job."""
+        if victim_job is preemptor:
             return
-        self._journal.set(giver, "times_preempted", giver.times_preempted + (giver.team != taker.team))
-        self._journal.set(giver, "takers", tuple(dict.fromkeys((*giver.takers, taker))))
-        self._attribute([Victim(giver, pod, taker) for pod in members], taker)
+        self._journal.set(
+            victim_job, "times_preempted", victim_job.times_preempted + (victim_job.team != preemptor.team)
+        )
+        self._journal.set(victim_job, "preemptors", tuple(dict.fromkeys((*victim_job.preemptors, preemptor))))
+        self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
     def changed(self, uid: str, *, goes: bool) -> None:
-        """A pod is released, or kept after all: count it accordingly if it was taken."""
+        """Count a pod as evicted (`goes`) or as kept after all. Without effect for a pod that nobody preempted."""
         if uid in self.pods:
             self._count(self.pods[uid], goes=goes)
 
     def going(self) -> Iterator[Victim]:
         """The pods that go for somebody else."""
-        return (one for one in self.pods.values() if not self._keeps(one.giver, one.pod))
+        return (one for one in self.pods.values() if not self._keeps(one.victim_job, one.pod))
 
     def note_given_back(self, entry: Entry) -> None:
-        """Record that the entry has got back what it had: the pods that it took now go for those that took from it."""
+        """Record that the entry keeps its own pods after all. The pods that it had preempted are now evicted for its
+        preemptors.
+        """
         took = entry.took
         self._journal.set(entry, "took", ())
         for one in took:
-            node = one.giver.at.get(one.pod.uid)
-            there = [taker for taker in entry.takers if node in taker.near] or entry.takers
-            others = [taker for taker in one.giver.takers if taker is not entry]
-            self._journal.set(one.giver, "takers", tuple(dict.fromkeys((*others, *there))))
-            for taker in there:
-                self._attribute([one], taker)
+            node = one.victim_job.at.get(one.pod.uid)
+            there = [preemptor for preemptor in entry.preemptors if node in preemptor.near] or entry.preemptors
+            others = [preemptor for preemptor in one.victim_job.preemptors if preemptor is not entry]
+            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, *there))))
+            for preemptor in there:
+                self._attribute([one], preemptor)
 
-    def pass_on(self, taker: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
-        """Attribute the pods on that node that were taken for `gpus` GPUs of the taker to the heir, which has the room.
+    def pass_on(self, preemptor: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
+        """Attribute the pods on that node that were taken for `gpus` GPUs of the preemptor to the heir, which has the
+        room.
 
         False if the limits let fewer pods go for the heir; the caller then rolls back.
         """
         lacking, passed, rest = gpus, list[Victim](), list[Victim]()
-        for one in taker.took:
-            is_there = one.giver.at.get(one.pod.uid) == node and one.giver is not heir
-            if is_there and lacking > 0 and not self._keeps(one.giver, one.pod):
+        for one in preemptor.took:
+            is_there = one.victim_job.at.get(one.pod.uid) == node and one.victim_job is not heir
+            if is_there and lacking > 0 and not self._keeps(one.victim_job, one.pod):
                 passed.append(one)
                 lacking -= one.pod.gpus
             else:
                 rest.append(one)
-        self._journal.set(taker, "took", tuple(rest))
+        self._journal.set(preemptor, "took", tuple(rest))
         for one in passed:
-            is_left = any(left.giver is one.giver for left in rest)
-            others = [other for other in one.giver.takers if other is not taker or is_left]
-            self._journal.set(one.giver, "takers", tuple(dict.fromkeys((*others, heir))))
+            is_left = any(left.victim_job is one.victim_job for left in rest)
+            others = [other for other in one.victim_job.preemptors if other is not preemptor or is_left]
+            self._journal.set(one.victim_job, "preemptors", tuple(dict.fromkeys((*others, heir))))
             self._attribute([one], heir)
         return over_limit(self._limits, heir, self.evictions, len(passed), waits=False) is None
 
-    def goes_on(self, taker: Entry) -> bool:
-        """Whether pods were deleted for the taker within the last minute."""
-        return bool(self.evictions.going_on) and taker_of(taker) in self.evictions.going_on
+    def goes_on(self, preemptor: Entry) -> bool:
+        """Whether pods were deleted for the preemptor within the last minute."""
+        return bool(self.evictions.going_on) and preemptor_of(preemptor) in self.evictions.going_on
 
-    def limits_on(self, taker: Entry) -> Hashable:
-        """What the limits on evictions hold against this taker, or for it, beside what they hold against its team."""
-        waits = self._waits_behind(taker)
-        if not (taker.took or taker.gang or taker.demand.uid in self.known_takers):
+    def limits_on(self, preemptor: Entry) -> Hashable:
+        """What the limits on evictions hold against this preemptor, or for it, beside what they hold against its
+        team.
+        """
+        waits = self._waits_behind(preemptor)
+        if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
             return waits
-        who = taker_of(taker)
-        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.kept_from(who)
+        who = preemptor_of(preemptor)
+        return waits, self.evictions.of(who), who in self.evictions.going_on, self._limits.withheld_from(who)
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
-    def is_over_limit(self, taker: Entry, pods: Iterable[str]) -> bool:
-        """Whether a limit on evictions forbids that these pods (uids) go for the taker. Remembered until the taker is
-        served after all.
+    def is_over_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
+        """Whether a limit on evictions forbids that these pods (uids) go for the preemptor. Remembered until the
+        preemptor is served after all.
         """
         wanted = len(self.evictions.going.keys() & set(pods))
         if not wanted:
             return False
-        found = over_limit(self._limits, taker, self.evictions, wanted, waits=self._waits_behind(taker))
+        found = over_limit(self._limits, preemptor, self.evictions, wanted, waits=self._waits_behind(preemptor))
         if found is not None:
-            self.over_limit[taker] = found
+            self.over_limit[preemptor] = found
         return found is not None
 
-    def _waits_behind(self, taker: Entry) -> bool:
-        """Whether an entry of the taker's team that ranks before the taker waits for a limit on evictions.
+    def _waits_behind(self, preemptor: Entry) -> bool:
+        """Whether an entry of the preemptor's team that ranks before the preemptor waits for a limit on evictions.
 
-        Else small takers would use up the limit each minute, and a large one would never pass (138).
+        Else small preemptors would use up the limit each minute, and a large one would never pass (138).
         """
         ahead = (entry for entry, one in self.over_limit.items() if not one.waits_for_a_person)
-        team = taker_of(taker).team
-        return any(not one.served and one.rank < taker.rank and taker_of(one).team == team for one in ahead)
+        team = preemptor_of(preemptor).team
+        return any(not one.served and one.rank < preemptor.rank and preemptor_of(one).team == team for one in ahead)
 
     # -- who took which pod --------------------------------------------------------------------------------------------
 
-    def _attribute(self, taken: Iterable[Victim], taker: Entry) -> None:
-        """Have these pods go for that taker."""
-        taken = tuple([one._replace(taker=taker) for one in taken])
-        self._journal.set(taker, "took", (*taker.took, *taken))
+    def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
+        """Have these pods go for that preemptor."""
+        taken = tuple([one._replace(preemptor=preemptor) for one in taken])
+        self._journal.set(preemptor, "took", (*preemptor.took, *taken))
         for one in taken:
             change = partial(self._set, one.pod.uid)
             self._journal.do(partial(change, one), undo=partial(change, self.pods.get(one.pod.uid)))
@@ -130,9 +139,9 @@ class Victims:
             self.evictions.put(uid, None)
             return
         self.pods[uid] = taken
-        self._count(taken, goes=not self._keeps(taken.giver, taken.pod))
+        self._count(taken, goes=not self._keeps(taken.victim_job, taken.pod))
 
     def _count(self, taken: Victim, *, goes: bool) -> None:
         """Count the pod if its deletion is an eviction."""
-        is_eviction = goes and taken.giver.is_foreign(taken.taker)
-        self.evictions.put(taken.pod.uid, taker_of(taken.taker) if is_eviction else None)
+        is_eviction = goes and taken.victim_job.is_eviction_by(taken.preemptor)
+        self.evictions.put(taken.pod.uid, preemptor_of(taken.preemptor) if is_eviction else None)

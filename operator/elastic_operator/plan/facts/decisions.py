@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from elastic_api.status import JobStatus, SizeReason
 
@@ -21,7 +20,8 @@ class Slot:
     ready: bool
 
 
-class Assignment(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Assignment:
     """What one job gets. `keep` and `release` together are its members, by uid; `create` are the pods that are missing.
 
     `replicas` = len(keep) + len(create): 0, an allowed size, or less than the minimum. The last is a job that has lost
@@ -38,21 +38,22 @@ class Assignment(NamedTuple):
 class Grant:
     """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
 
-    `wake_at` is when the answer may change without any other change. `takers` are those for whom pods are released, and
-    `givers` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some takers are of other teams.
+    `wake_at` is when the answer may change without any other change. `preemptors` are those for whom pods are released,
+    and `victim_jobs` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some preemptors are of
+    other teams.
     """
 
     assignment: Assignment
     limit: SizeReason
     message: str
     wake_at: float | None = None
-    takers: Mapping[str, str] = field(default_factory=dict)
+    preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
-    givers: Mapping[str, str] = field(default_factory=dict)
+    victim_jobs: Mapping[str, str] = field(default_factory=dict)
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
-        """The grant while the release of these pods is put off, `size` pods are the target, and the takers `waiting`
-        (uids) get nothing (139).
+        """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
+        `waiting` (uids) get nothing (139).
 
         Lost pods are created nevertheless, if there is room for them now. That is never the room of deferred pods.
         """
@@ -62,10 +63,14 @@ class Grant:
         soonest = sorted(before.create, key=lambda slot: not slot.ready)
         create = tuple(soonest[: max(0, max(size, before.replicas) - len(keep))])
         if release:
-            takers = {uid: name for uid, name in self.takers.items() if uid not in waiting}
-            return replace(self, assignment=Assignment(len(keep) + len(create), keep, release, create), takers=takers)
+            preemptors = {uid: name for uid, name in self.preemptors.items() if uid not in waiting}
+            return replace(
+                self, assignment=Assignment(len(keep) + len(create), keep, release, create), preemptors=preemptors
+            )
         create = tuple(slot for slot in create if slot.ready)
-        return replace(self, assignment=Assignment(size or before.replicas, keep, (), create), takers={}, givers={})
+        return replace(
+            self, assignment=Assignment(size or before.replicas, keep, (), create), preemptors={}, victim_jobs={}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,11 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods (by uid) that a job loses to other teams, and the takers: uid to name."""
+    """The pods (by uid) that a job loses to other teams, and the preemptors: uid to name."""
 
     job_uid: str
     pods: tuple[str, ...]
-    takers: Mapping[str, str]
+    preemptors: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ costs the work of all GPUs that the job has.
 from __future__ import annotations
 
 from elastic_api.job import JobSpec
-from elastic_api.status import JobStatus
+from elastic_api.status import MAX_HISTORY, JobStatus
 
 WORK_SECONDS = 1800.0
 """Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as
@@ -22,19 +22,26 @@ MAX_WAIT_SECONDS = 7200.0
 def growth_cost(spec: JobSpec, status: JobStatus) -> float:
     """Seconds of all its work that growth costs the job; 0 where it costs nothing, or the job does not wait.
 
-    A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. A job whose
-    history has no growth yet does not wait. One that grew, was stopped and began again does.
+    A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. A job that has
+    not grown yet does not wait. One that grew, was stopped and began again does.
     """
     if spec.is_elastic and (spec.elasticity.checkpoint_path or _uses_library(status)):
         return 0.0
     if not spec.elasticity.scale_up_delay_seconds:
         return 0.0
-    return WORK_SECONDS if any(0 < change.from_ < change.to for change in status.history) else 0.0
+    return WORK_SECONDS if _has_grown(status) else 0.0
 
 
 def worth_it_after(cost: float, size: int, larger: int) -> float:
     """Seconds for which the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
     return min(MAX_WAIT_SECONDS, cost * size / (larger - size))
+
+
+def _has_grown(status: JobStatus) -> bool:
+    """Whether the job has grown before. A full history may have lost that change: then any planned change counts."""
+    if len(status.history) >= MAX_HISTORY and status.resizes:
+        return True
+    return any(0 < change.from_ < change.to for change in status.history)
 
 
 def _uses_library(status: JobStatus) -> bool:

@@ -67,7 +67,7 @@ class OwnPod(Load):
 
     `disrupted` says in words how the cluster ended it ("" = it did not): eviction, preemption, shutdown, admission.
     `refused`: its kubelet never let it begin. `unschedulable` is the scheduler's message while it finds no node, and
-    `unschedulable_since` is the time since when.
+    `unschedulable_since` is the time since when. `gates` are the scheduling gates for whose removal it waits (176).
 
     `nnodes` is the `min:max` in the pod's environment, `template` the fingerprint of what it was made from (19), "" for
     pods that do not have it. The master of an Elastic job has a `master_epoch`, and `membership` as it was last
@@ -92,6 +92,7 @@ class OwnPod(Load):
     refused: bool = False
     unschedulable: str = ""
     unschedulable_since: float | None = None
+    gates: tuple[str, ...] = ()
     nnodes: tuple[int, int] | None = None
     template: str = ""
     pod_ip: str | None = None
@@ -149,7 +150,7 @@ class Provisioning:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Undisturbed:
     """The time since when nothing has changed from outside (epoch seconds), and whether jobs of the team take turns
     (143).
     """
@@ -191,7 +192,7 @@ class JobContext:
     """
     disruption: Disruption | None = None
     """Set if some nodes are not Ready, and too many are away for any to be given up (86)."""
-    shut_out: Mapping[str, str] = field(default_factory=dict)
+    misplaced: Mapping[str, str] = field(default_factory=dict)
     """By uid, its unbound pods that their planned node does not take any more, with the reason (142)."""
     grace_ceiling: int | None = None
     """The most seconds that its leaving pods get, whatever they were made with."""
@@ -199,7 +200,7 @@ class JobContext:
     """The devices that the job requests and that are not counted."""
     left_out: str = ""
     """PriorityClasses in its templates that its pods do not get (97)."""
-    quiet: Quiet | None = None
+    undisturbed: Undisturbed | None = None
     """Set if the job's size was changed often enough for it to matter (143)."""
 
 
@@ -228,17 +229,17 @@ class Job:
     """Pod names of this job that pods of others have (82)."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """By role, the fingerprint that its pods must have (19)."""
-    heard: JobReports = JobReports()
-    around: JobContext = JobContext()
+    reports: JobReports = JobReports()
+    context: JobContext = JobContext()
     fault: str = ""
-    """Why the job is set aside after an error of the operator's own (88)."""
+    """Why the job is quarantined after an error of the operator's own (88)."""
     unallocated: bool = False
     """Whether the allocation raised that error."""
     provisioning: Provisioning | None = None
     """How the job's pods may request new nodes; None if they may not (49)."""
     start_seconds: int = 0
     """How long its pods have to start on a node; 0 for no limit (136)."""
-    unkept: frozenset[str] = frozenset()
+    dropped_status_fields: frozenset[str] = frozenset()
     """Fields of its status that the API server drops, because its definition is of an older release."""
     what_if: str = ""
     """The value of the annotation by which a suspended job asks what it would get (160)."""
@@ -261,4 +262,4 @@ class Job:
     @property
     def needs_edit(self) -> str:
         """Why no pods are made for it before somebody edits it; "" if there is no such reason."""
-        return self.invalid or self.heard.refused
+        return self.invalid or self.reports.refused

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from elastic_api.template import requests_of
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.snapshot import HostPort, PodShape, Toleration, host_port
 
 VolumeFacts = Mapping[str, Literal["bound", "unbound", "zonal"]]
@@ -24,7 +25,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 NAME_FIELD = "metadata.name"
 
 
-def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
+def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
     """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
     if not nodes:
         return shape
@@ -36,14 +37,14 @@ def kept_from(shape: PodShape, nodes: Sequence[str]) -> PodShape:
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
     """What a pod of `template` (a PodTemplateSpec that `api` has accepted) requires of its node.
 
-    `requests` includes `pods: 1`. `gpus` is the sum over `gpu_resources`.
+    `requests` includes `pods: 1`.
     """
     pod = template["spec"]
     requests = {**requests_of(template), "pods": 1}
     because = next(_unknowable(pod, volumes), "")
     return PodShape(
         requests=requests,
-        gpus=sum(requests.get(name, 0) for name in gpu_resources),
+        gpus=count_gpus(requests, gpu_resources),
         node_selector=dict(pod.get("nodeSelector") or {}),
         affinity=_affinity_terms(pod),
         tolerations=tuple(_toleration(t) for t in pod.get("tolerations") or []),

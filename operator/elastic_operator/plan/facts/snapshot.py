@@ -14,6 +14,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, NamedTuple
 
+from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.growth_cost import worth_it_after
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 from elastic_worker.contract import ROLE_MASTER
@@ -176,10 +177,10 @@ class JobDemand:
     """The worker indices whose pod object exists."""
     holds_place: bool = False
     """Whether the job runs, or is between two incarnations: it is served with the running jobs of its priority."""
-    free_up_to: int = 0
+    undelayed_size: int = 0
     """The size up to which growth is never delayed: the last granted size, or any size after an edit."""
-    grow_after: float = 0.0
-    """Larger sizes than `free_up_to` wait until this time."""
+    may_grow_at: float = 0.0
+    """Larger sizes than `undelayed_size` wait until this time."""
     growth_cost: float = 0.0
     """The cost of one step of growth, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth
     it (148).
@@ -198,9 +199,9 @@ class JobDemand:
     """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
     """A job that is not preemptible never goes above its team's guarantee, and loses no pods to others."""
-    takes: bool = True
+    may_preempt: bool = True
     """Whether pods of others may go for the job (139). It always gets what is idle."""
-    takes_from: float = 0.0
+    may_preempt_at: float = 0.0
     """The time from which pods of others may go for the job (139)."""
     running_since: float | None = None
     """When the job last began to run; None: it does not run."""
@@ -214,9 +215,9 @@ class JobDemand:
     """Pods that request new nodes from an autoscaler, for what the minimum lacks (49). They are no members: they hold
     nothing.
     """
-    nodes_from: float | None = None
+    may_request_nodes_at: float | None = None
     """The time from which pods of the job may request new nodes; None: never (49)."""
-    nodes_until: float = 0.0
+    request_ends_at: float = 0.0
     """The time until which the provisioning pods request nodes."""
 
     @property
@@ -243,15 +244,15 @@ class JobDemand:
 
     def grow_at(self, size: int) -> float:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""
-        if size <= self.free_up_to:
+        if size <= self.undelayed_size:
             return 0.0
         if not self.growth_cost:
-            return self.grow_after
-        return max(self.grow_after, self.changed_at + worth_it_after(self.growth_cost, self.free_up_to, size))
+            return self.may_grow_at
+        return max(self.may_grow_at, self.changed_at + worth_it_after(self.growth_cost, self.undelayed_size, size))
 
     def next_growth(self, now: float) -> float:
         """Epoch seconds at which it may have more sizes than now; infinity for never."""
-        at = bisect_right(self.sizes, self.free_up_to)
+        at = bisect_right(self.sizes, self.undelayed_size)
         free_from = bisect_left(self.sizes, -now, lo=at, key=lambda size: -self.grow_at(size))
         return self.grow_at(self.sizes[free_from - 1]) if free_from > at else inf
 
@@ -283,7 +284,7 @@ class PendingPod:
     """The pods of one gang get all their places in one pass, or none (144); "": no gang."""
     may_be_split: bool = False
     """Whether the gang is served pod by pod where the team is not guaranteed all of it."""
-    takes: bool = True
+    may_preempt: bool = True
     """Whether pods of others may go for it. Otherwise it only gets what is free."""
 
     @property
@@ -298,11 +299,11 @@ NO_LIMIT = 1 << 60
 class EvictionLimit(StrEnum):
     """The limits on reclaim, by the names of their settings (138)."""
 
-    FOR_ONE = "reclaim.maxEvictionsPerDecision"
-    IN_ALL = "reclaim.maxEvictionsPerMinute"
+    PER_TEAM = "reclaim.maxEvictionsPerDecision"
+    PER_CLUSTER = "reclaim.maxEvictionsPerMinute"
 
 
-class Taker(NamedTuple):
+class Preemptor(NamedTuple):
     """The team, and the job, pending pod or gang of pending pods (uid), for which pods of others go."""
 
     team: str
@@ -313,20 +314,21 @@ class Taker(NamedTuple):
 class EvictionLimits:
     """The most pods of others that may go within a minute (138), for each team and for all together.
 
-    `gone` are the pods (uids) deleted for others within the last minute, each with its taker. A limit is `firm` if
-    somebody has set it. `kept` pods of the limit for all are for the taker `first` alone, which has waited for long.
+    `gone` are the pods (uids) deleted for others within the last minute, each with its preemptor. A limit is `firm` if
+    somebody has set it. `kept` pods of the limit for all are for the preemptor `first` alone, which has waited for
+    long.
     """
 
-    for_one: int = NO_LIMIT
-    in_all: int = NO_LIMIT
-    gone: Mapping[str, Taker] = field(default_factory=dict)
+    per_team: int = NO_LIMIT
+    per_cluster: int = NO_LIMIT
+    gone: Mapping[str, Preemptor] = field(default_factory=dict)
     firm: frozenset[EvictionLimit] = frozenset(EvictionLimit)
-    first: Taker | None = None
+    first: Preemptor | None = None
     kept: int = 0
 
-    def kept_from(self, taker: Taker) -> int:
-        """The part of the limit for all that this taker may not use."""
-        return self.kept if self.first is not None and self.first != taker else 0
+    def withheld_from(self, preemptor: Preemptor) -> int:
+        """The part of the limit for all that this preemptor may not use."""
+        return self.kept if self.first is not None and self.first != preemptor else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,5 +358,4 @@ class Snapshot:
 
 def gpus_in(snapshot: Snapshot) -> int:
     """The GPUs of all nodes, whatever state they are in."""
-    names = snapshot.gpu_resources
-    return sum(node.allocatable.get(name, 0) for node in snapshot.nodes for name in names)
+    return sum(count_gpus(node.allocatable, snapshot.gpu_resources) for node in snapshot.nodes)

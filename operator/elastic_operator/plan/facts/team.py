@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 DEFAULT_FLAVOR = "default"
 """The kind of all GPUs if the settings name no kinds."""
@@ -49,7 +50,6 @@ class Team:
 
     name: str
     """Unique among all teams."""
-    uid: str = ""
     created: float = 0.0
     parent: str | None = None
     quotas: Mapping[str, Quota] = field(default_factory=dict)
@@ -63,6 +63,23 @@ class Team:
     """Jobs of equal priority that cannot all run take turns of this length; None: they take no turns."""
     has_policy: bool = True
     """False for namespaces without a policy."""
+
+
+class Aged(Protocol):
+    """A policy, or the team that was made of it. `created` is in epoch seconds."""
+
+    @property
+    def created(self) -> float: ...
+    @property
+    def name(self) -> str: ...
+
+
+def by_age(one: Aged) -> tuple[float, str]:
+    """The order of teams that are otherwise equal: the older first, and of one age the first by name (177).
+
+    Policies that are applied together are of one age, because Kubernetes writes times in whole seconds.
+    """
+    return one.created, one.name
 
 
 NO_POLICY = Team("namespace", has_policy=False)

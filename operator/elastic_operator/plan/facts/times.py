@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import ceil
 from typing import TypeVar
 
 from elastic_api.status import Condition, Truth
@@ -12,9 +13,18 @@ AHEAD_SECONDS = 5.0
 """Times may be this far ahead: they have whole seconds, and a leader before may have measured the clock differently."""
 
 
+_ROUNDING_SECONDS = 0.001
+"""What sums of times may be beyond a whole second by rounding alone."""
+
+
 def at(seconds: float) -> datetime:
     """Seconds since the epoch as a status time."""
     return datetime.fromtimestamp(int(seconds), UTC)
+
+
+def round_up(seconds: float) -> int:
+    """The next whole second, so that a wait that is written down is not cut short: statuses have whole seconds."""
+    return ceil(seconds - _ROUNDING_SECONDS)
 
 
 def seconds(time: datetime | None) -> float:

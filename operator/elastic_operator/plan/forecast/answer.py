@@ -18,7 +18,7 @@ from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.stability import SteadyAllocator
+from elastic_operator.plan.lookahead import LookaheadAllocator
 
 WOULD_NOT_LAST = "It would get pods that others would take back at once, so it gets none now."
 
@@ -27,10 +27,10 @@ WOULD_NOT_LAST = "It would get pods that others would take back at once, so it g
 class Answer:
     """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
 
-    `reclaimed` are the GPUs of running pods that would go for the job, `borrowed` its GPUs beyond the guarantee.
-    `lenders` are the teams whose idle guarantee the job would use, each with the most GPUs of it that would be used. If
-    the job does not fit, `position` is its place in line, and it `starts_at` that time (epoch seconds) with that
-    `confidence`, if any end is known that lets it start.
+    `reclaimed`: the GPUs of running pods that would be evicted for the job. `borrowed`: its GPUs beyond the guarantee.
+    `lenders`: the teams that would lend them, each with the most GPUs that it would lend. If the job does not fit,
+    `position` is its place in line. If a known end of other jobs lets it start, `starts_at` is when (epoch seconds),
+    and `confidence` how sure that is.
     """
 
     fits: bool
@@ -61,7 +61,7 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
     """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
     resumed = with_job(snapshot, job)
     yield
-    allocation = SteadyAllocator().allocate(resumed)
+    allocation = LookaheadAllocator().allocate(resumed)
     found = answer(job, allocation)
     if found.fits:
         return found
@@ -105,9 +105,9 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 
 
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
-    """The teams whose idle guarantee others use, where the job is one of these others; those that lend most first.
+    """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    What nobody is guaranteed is used first. The rest is of all teams together that have GPUs idle.
+    GPUs that nobody is guaranteed are used first. Which team lends the rest is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return

@@ -16,7 +16,7 @@ FARTHEST_SECONDS = 10 * 365 * 86400.0
 
 def known_ends(observed: Iterable[Observation], now: float) -> dict[str, float]:
     """By job (uid), when it ends (epoch seconds); a job that is late by its own report ends any moment."""
-    found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.live}
+    found = {obs.job.uid: list(_ends(obs, now)) for obs in observed if obs.members}
     ends = {uid: max(now, min(ends)) for uid, ends in found.items() if ends}
     return {uid: end for uid, end in ends.items() if end <= now + FARTHEST_SECONDS}
 

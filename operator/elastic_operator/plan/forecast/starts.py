@@ -19,11 +19,11 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
 from elastic_operator.plan.facts.team import Team
 from elastic_operator.plan.forecast.ends import FARTHEST_SECONDS
-from elastic_operator.plan.stability import carried_out
+from elastic_operator.plan.lookahead import carried_out
 
 MAX_STEPS = 50
 """At most this many times everything is decided again for one forecast. What starts later has no estimate."""
-TOGETHER_SECONDS, TOGETHER_PART = 60.0, 0.1
+SAME_MOMENT_SECONDS, SAME_MOMENT_PART = 60.0, 0.1
 """Moments that differ by TOGETHER_SECONDS at most, or by TOGETHER_PART of the time from now, are one step. So MAX_STEPS
 steps reach hours, however many jobs end meanwhile.
 """
@@ -111,7 +111,7 @@ def _next_moment(snapshot: Snapshot, runs: Mapping[str, _Run], left: Set[str], b
         return None
     moments = [*ends, *_turning_points(snapshot, jobs)]
     first = min(moments)
-    until = first + max(TOGETHER_SECONDS, TOGETHER_PART * (first - began))
+    until = first + max(SAME_MOMENT_SECONDS, SAME_MOMENT_PART * (first - began))
     return max(moment for moment in moments if moment <= until)
 
 
@@ -129,7 +129,7 @@ def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[f
 def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
         yield job.failed_until
-        yield job.takes_from
+        yield job.may_preempt_at
         yield job.starves_from(starvation_seconds)
     else:
         yield from ends_of_protection(job, team)

@@ -8,7 +8,7 @@ from elastic_operator.plan.job.observation import Observation
 
 def awaits_answer(obs: Observation) -> bool:
     """Whether the job asks what it would get, and may still be answered."""
-    return obs.job.is_what_if and not obs.live and not obs.status.finished
+    return obs.job.is_what_if and not obs.members and not obs.status.finished
 
 
 def with_place(obs: Observation, status: JobStatus, place: QueuePlace | None) -> JobStatus:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
 from elastic_operator.plan.job.observation import Observation
 
-TOGETHER_SECONDS = 10.0
+ONE_LOSS_SECONDS = 10.0
 """Losses within this time after the first one count as one: they have one cause, a machine or a person."""
-AVOIDED_SECONDS, MAX_AVOIDED_SECONDS = 10, 600
+REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
 """How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
-REMEMBERED_SECONDS = 600.0
+REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
 
@@ -25,7 +25,7 @@ def refused_by(obs: Observation) -> dict[str, OwnPod]:
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
     """The nodes that are avoided, or were so lately, by name."""
-    return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REMEMBERED_SECONDS}
+    return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REFUSAL_REMEMBERED_SECONDS}
 
 
 def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
@@ -35,7 +35,7 @@ def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
         before = known.pop(node, None)
         if before is None or not is_together(before, now):
             times = 1 if before is None else before.times + 1
-            until = at(now + avoided_seconds(times) + 0.999)
+            until = at(round_up(now + avoided_seconds(times)))
             before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
         known[node] = before
     return list(known.values())[-MAX_AVOIDED:]
@@ -54,9 +54,9 @@ def avoiding(obs: Observation, now: float) -> Observation:
 
 def avoided_seconds(times: int) -> int:
     """How long a node is avoided after this many refusals in a row."""
-    return doubled(AVOIDED_SECONDS, MAX_AVOIDED_SECONDS, times)
+    return doubled(REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS, times)
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:
     """Whether the node's refusal now belongs to its refusal before."""
-    return now < seconds(known.until) - avoided_seconds(known.times) + TOGETHER_SECONDS
+    return now < seconds(known.until) - avoided_seconds(known.times) + ONE_LOSS_SECONDS

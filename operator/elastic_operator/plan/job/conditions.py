@@ -10,12 +10,12 @@ from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
 from elastic_operator.plan.facts.text import listed, pods
-from elastic_operator.plan.facts.times import at
+from elastic_operator.plan.facts.times import at, round_up
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
 from elastic_operator.plan.job.master_report import is_to_be_heard, is_whole, report_of
 from elastic_operator.plan.job.observation import Observation, is_running, set_condition
-from elastic_operator.plan.job.waiting import why_pods_wait
+from elastic_operator.plan.job.pending_reasons import why_pods_wait
 from elastic_worker.contract import ROLE_MASTER
 
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
@@ -25,7 +25,7 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
-    """The status with all its conditions. `obs.status` has its counts already; `obs.live` are the pods that stay."""
+    """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
     phase, text = _phase(obs, grant, now)
     status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
     admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
@@ -63,18 +63,18 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
         return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
-    if obs.backs_off and status.retry:
-        return Phase.QUEUED, status.retry.reason
-    if not obs.live and (held := why_held(status)):
+    if obs.backs_off and status.failed_size:
+        return Phase.QUEUED, status.failed_size.reason
+    if not obs.members and (held := why_held(status)):
         return Phase.QUEUED, held
     if now < obs.hold_until and status.retry:
-        wait = int(obs.hold_until - now + 0.999)
+        wait = round_up(obs.hold_until - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
         return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
-    if job.heard.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.heard.trouble
+    if job.reports.trouble:
+        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.reports.trouble
     nodes_asked = (
-        grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.live))
+        grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
@@ -83,24 +83,25 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, st
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """The takers of its pods, if the operator took all of them."""
+    """The preemptors of its pods, if the operator took all of them."""
     last = status.history[0] if status.history else None
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
     """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
-    if not obs.live:
+    if not obs.members:
         return obs.job.needs_edit
     return (
-        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.live))} and gets no more."
+        f"{obs.job.needs_edit.rstrip('.')}. Until it is edited it goes on with {pods(len(obs.members))}"
+        " and gets no more."
     )
 
 
 def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
     """The phase of a job that has its place: how far its group is."""
     status = obs.status
-    running = sum(is_running(pod) for pod in obs.live)
+    running = sum(is_running(pod) for pod in obs.members)
     text = f"{running} of {pods(status.target_replicas)} run."
     trouble = "; ".join(filter(None, [*why_pods_wait(obs, now), _held_name(obs), _left_behind(obs)]))
     text = f"{text} {trouble}".strip() + _kept(obs)
@@ -108,7 +109,7 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
             return (Phase.RESTARTING if again else Phase.STARTING), text
-        until = f"the minimum of {obs.spec.min_replicas} runs" if not _lacks_master(obs) else "a new master runs"
+        until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
         return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
     if not _have_met(obs, now):
         report = report_of(obs)
@@ -148,9 +149,9 @@ def _kept(obs: Observation) -> str:
     """
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
-    if not obs.kept_nodes or obs.job.around.disruption is None:
+    if not obs.kept_nodes or obs.job.context.disruption is None:
         return ""
-    many = f"{obs.job.around.disruption.away} of {obs.job.around.disruption.of} nodes"
+    many = f"{obs.job.context.disruption.away} of {obs.job.context.disruption.of} nodes"
     return f" {many} are not Ready, {listed(sorted(obs.kept_nodes))} among them: its pods there are not given up yet."
 
 
@@ -158,7 +159,7 @@ def _enough(obs: Observation) -> bool:
     """Whether the minimum runs, with its master."""
     if _lacks_master(obs):
         return False
-    return obs.job.spec is not None and sum(is_running(p) for p in obs.live) >= obs.job.spec.min_replicas
+    return obs.job.spec is not None and sum(is_running(p) for p in obs.members) >= obs.job.spec.minimum
 
 
 def _have_met(obs: Observation, now: float) -> bool:
@@ -179,8 +180,8 @@ def _complete(obs: Observation, now: float) -> bool:
         return True
     leaving = any((pod.deleting_since is not None or pod.uid in obs.going) and not pod.ended for pod in obs.job.pods)
     return (
-        len(obs.live) == obs.status.target_replicas
-        and all(map(is_running, obs.live))
+        len(obs.members) == obs.status.target_replicas
+        and all(map(is_running, obs.members))
         and not leaving
         and is_whole(obs, now)
     )
@@ -189,12 +190,12 @@ def _complete(obs: Observation, now: float) -> bool:
 def _held_name(obs: Observation) -> str:
     """Whether a start waits until the previous master's name is free."""
     held = [pod.name for pod in obs.job.pods if pod.role == ROLE_MASTER and pod.deleting_since is not None]
-    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.live else ""
+    return f"{held[0]} is still being deleted; the job goes on when it is gone." if held and not obs.members else ""
 
 
 def _left_behind(obs: Observation) -> str:
     """A sentence on pods of others that have names of its pods while it has none, and what to do about them (82)."""
-    if obs.live or not obs.job.foreign_names:
+    if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)
     return (
@@ -226,8 +227,8 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
         return known.status == "True", known.reason, known.message
-    retry = obs.status.retry
-    if retry and obs.backs_off:
-        return False, SizeReason.SCALE_UP_FAILED, retry.reason
+    failed = obs.status.failed_size
+    if failed and obs.backs_off:
+        return False, SizeReason.SCALE_UP_FAILED, failed.reason
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
     return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message

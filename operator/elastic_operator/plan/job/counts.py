@@ -18,9 +18,9 @@ from elastic_worker.contract import LABEL_JOB_NAME, ROLE_MASTER
 
 
 def with_counts(obs: Observation, now: float) -> JobStatus:
-    """The status with its counts brought up to date; `obs.live` are the pods that stay."""
+    """The status with its counts brought up to date; `obs.members` are the pods that stay."""
     status, job = obs.status, obs.job
-    running = [pod for pod in obs.live if is_running(pod)]
+    running = [pod for pod in obs.members if is_running(pod)]
     holding = [pod for pod in job.pods if pod.bound and not pod.ended]
     ranks = first_ranks(obs)
     complete = _change_is_complete(obs, running, now)
@@ -30,8 +30,8 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
     ]
     update: dict[str, object] = {
         "observed_generation": job.generation,
-        "replicas": len(obs.live),
-        "ready_replicas": sum(pod.ready for pod in obs.live),
+        "replicas": len(obs.members),
+        "ready_replicas": sum(pod.ready for pod in obs.members),
         "world_size": _world_size(obs, running),
         "gpus": sum(pod.gpus for pod in holding),
         "selector": f"{LABEL_JOB_NAME}={job.name}",
@@ -84,7 +84,7 @@ def _running_since(obs: Observation, running: list[OwnPod], now: float) -> objec
     """The time since when the whole minimum runs; kept while it does."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
-    if len(running) < obs.job.spec.min_replicas or obs.status.master_lost_time is not None:
+    if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:
         return None
     started = max((pod.main.running_since or 0.0 for pod in running), default=0.0)
     return obs.status.running_since or at(min(started, now))  # nodes' clocks may be ahead

@@ -18,7 +18,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
     if obs.job.spec is None:
         return ()
     present = [pod for pod in obs.job.pods if pod.incarnation == obs.status.incarnation]
-    nnodes = next((pod.nnodes for pod in obs.live if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
+    nnodes = next((pod.nnodes for pod in obs.members if pod.nnodes), None) or frozen_nnodes(obs.job.spec)
     return tuple(
         CreatePod(
             slot.role,
@@ -29,7 +29,7 @@ def creates(obs: Observation, slots: Iterable[Slot], *, membership: str = "") ->
             obs.status.master_epoch or 0,
             membership,
             old_secret=not all(pod.own_secret for pod in present),
-            own_class=bool(obs.job.around.left_out),
+            own_class=bool(obs.job.context.left_out),
         )
         for slot in slots
     )

@@ -9,20 +9,21 @@ from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
 from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.job_shape import JobShape
-from elastic_operator.plan.facts.pod_shape import kept_from
+from elastic_operator.plan.facts.pod_shape import excluding_nodes
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.holding import member_of
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
     """The allocator's view of a job whose spec could be read."""
     job, status, spec = obs.job, obs.status, obs.spec
-    sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.live)),)
+    sizes = spec.sizes() if not obs.finishing else (max(1, len(obs.members)),)
     running = obs.wants_pods and status.target_replicas > 0
+    failed = status.failed_size
     resized, delay = status.last_resize_time, spec.elasticity.scale_up_delay_seconds
     edited = job.generation != status.observed_generation
     avoided = sorted(obs.avoided)
@@ -30,23 +31,23 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.around.priority,
+        priority=job.context.priority,
         created=job.created,
         sizes=sizes,
-        master=kept_from(shape.master, avoided),
-        worker=kept_from(shape.worker, avoided),
-        members=tuple(member_of(pod) for pod in obs.live),
+        master=excluding_nodes(shape.master, avoided),
+        worker=excluding_nodes(shape.worker, avoided),
+        members=tuple(member_of(pod) for pod in obs.members),
         used_indices=_used_indices(obs),
         holds_place=running,
-        free_up_to=max(sizes, default=0) if edited or not running else status.target_replicas,
-        grow_after=seconds(resized) + delay if running and resized else 0.0,
+        undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
+        may_grow_at=seconds(resized) + delay if running and resized else 0.0,
         growth_cost=growth_cost(spec, status) if running else 0.0,
         changed_at=seconds(status.history[0].time) if status.history else 0.0,
-        failed_size=_failed_size(status.retry, shape),
-        failed_until=seconds(status.retry.not_before) if status.retry else 0.0,
-        failed_reason=status.retry.reason if status.retry else "",
-        takes_from=takes_from(status.retry),
-        wants=obs.wants_pods and not (obs.finishing and not obs.live),
+        failed_size=_failed_size(failed, shape),
+        failed_until=seconds(failed.not_before) if failed else 0.0,
+        failed_reason=failed.reason if failed else "",
+        may_preempt_at=may_preempt_at(failed),
+        wants=obs.wants_pods and not (obs.finishing and not obs.members),
         flavor=shape.flavor,
         flavor_problem=shape.flavor_problem,
         preemptible=spec.preemptible,
@@ -54,10 +55,12 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         waiting_since=_since_not(obs, ConditionType.ADMITTED, ConditionType.SUSPENDED),
         pod_priorities=shape.priorities,
         avoided=tuple(obs.avoided.values()),
-        nodes_from=_nodes_from(obs),
-        nodes_until=_nodes_until(obs),
+        may_request_nodes_at=_nodes_from(obs),
+        request_ends_at=_nodes_until(obs),
     )
-    return _apart(demand, {pod.uid for pod in obs.live if pod.node is None and (pod.unschedulable or shape.pinnable)})
+    return _apart(
+        demand, {pod.uid for pod in obs.members if pod.node is None and (pod.unschedulable or shape.pinnable)}
+    )
 
 
 def with_members(demand: JobDemand, members: Sequence[Member]) -> JobDemand:
@@ -75,7 +78,7 @@ def _apart(demand: JobDemand, uids: Set[str]) -> JobDemand:
     They may while the other members are fewer than the minimum (49).
     """
     members = tuple(member for member in demand.members if member.uid not in uids)
-    if demand.nodes_from is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
+    if demand.may_request_nodes_at is None or len(members) == len(demand.members) or len(members) >= demand.sizes[0]:
         return demand
     provisioning = (*demand.provisioning_pods, *(member for member in demand.members if member.uid in uids))
     return replace(demand, members=members, provisioning_pods=provisioning)
@@ -88,14 +91,14 @@ def _since_not(obs: Observation, *conditions: ConditionType) -> float:
     return max((seconds(time) for time in since), default=obs.job.created)
 
 
-def _failed_size(retry: Retry | None, shape: JobShape) -> int | None:
+def _failed_size(failed: Retry | None, shape: JobShape) -> int | None:
     """The smallest size to skip until `failed_until`.
 
     None if only node requests back off and the planner knows what fits.
     """
-    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
+    if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED and not shape.pinnable:
         return 1
-    return retry.size if retry else None
+    return failed.size if failed else None
 
 
 def _nodes_from(obs: Observation) -> float | None:
@@ -105,7 +108,7 @@ def _nodes_from(obs: Observation) -> float | None:
     A job with some of its pods began to wait when it stopped being Ready. While it is Ready, it lacks none of its
     minimum.
     """
-    provisioning, retry = obs.job.provisioning, obs.status.retry
+    provisioning, failed = obs.job.provisioning, obs.status.failed_size
     if provisioning is None or obs.finishing:
         return None
     ready = obs.status.condition(ConditionType.READY)
@@ -113,8 +116,8 @@ def _nodes_from(obs: Observation) -> float | None:
         return None
     kinds = (ConditionType.ADMITTED, ConditionType.SUSPENDED, ConditionType.READY)
     after = _since_not(obs, *kinds) + provisioning.delay_seconds
-    if retry and retry.cause is RetryCause.NODES_NOT_PROVISIONED:
-        return max(after, seconds(retry.not_before))
+    if failed and failed.cause is RetryCause.NODES_NOT_PROVISIONED:
+        return max(after, seconds(failed.not_before))
     return after
 
 
@@ -123,7 +126,7 @@ def _nodes_until(obs: Observation) -> float:
     provisioning = obs.job.provisioning
     if provisioning is None:
         return 0.0
-    since = [pod.unschedulable_since or pod.created for pod in obs.live if pod.node is None]
+    since = [pod.unschedulable_since or pod.created for pod in obs.members if pod.node is None]
     return min(since, default=-provisioning.timeout_seconds) + provisioning.timeout_seconds
 
 

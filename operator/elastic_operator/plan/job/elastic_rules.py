@@ -22,7 +22,7 @@ from elastic_operator.plan.job.failures import (
     short_failure,
     too_many_in_all,
 )
-from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, lost_count
+from elastic_operator.plan.job.losses import MASTER_LOST, count_losses, due_for_a_master, lost_count
 from elastic_operator.plan.job.master_report import new_failures
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, is_running, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
@@ -60,13 +60,13 @@ def over_after_restarts(obs: Observation, now: float) -> Observation:
 
 def losses(obs: Observation, now: float) -> Observation:
     """Lost pods are replaced one by one. The others go on, or wait for a new master."""
-    master_is_lost = bool(obs.live and obs.status.replicas) and master_of(obs) is None
+    master_is_lost = bool(obs.members and obs.status.replicas) and master_of(obs) is None
     lost = lost_count(obs)
     if master_is_lost and obs.status.master_lost_time is None:
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and not master_is_lost):
         return obs
-    if not obs.live:
+    if not obs.members:
         obs = count_losses(obs, lost, now)
         text = "No pod is left: all are replaced under a new rendezvous id."
         return replace_all(obs, end_incarnation(obs.status), Event("NewIncarnation", text, "Warning"))
@@ -100,11 +100,12 @@ def next_master(status: JobStatus, now: float) -> JobStatus:
 
 
 def _replace_failed_master(obs: Observation, master: OwnPod, now: float) -> Observation:
-    """A failed master counts as a failure, but the other pods stay."""
+    """A failed master counts as a failure, but the other pods stay. Only that failure keeps the next one waiting."""
+    obs = replace(obs, status=due_for_a_master(obs.status, obs.spec.minimum, now))
     obs, text, wait = count_failure(obs, master, now)
     if obs.status.finished:
         return obs
-    if not obs.live:
+    if not obs.members:
         event = Event("NewIncarnation", f"{text}; all pods are replaced after {wait} s.", "Warning")
         return replace_all(obs, end_incarnation(obs.status), event)
     status = next_master(obs.status, now)

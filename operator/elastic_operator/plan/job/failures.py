@@ -10,7 +10,7 @@ from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Traini
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
@@ -173,16 +173,15 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
-    not_before = at(now + wait + 0.999)
+    not_before = at(round_up(now + wait))
     retry = Retry(reason=f"{what}.", not_before=not_before, attempt=attempt, cause=RetryCause.POD_FAILED)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
 
 
 def _attempts(status: JobStatus) -> int:
-    """How many times in a row the job was started over. A size that could not be had is no such attempt."""
-    retry = status.retry
-    return retry.attempt if retry and retry.starts_over else 0
+    """How many times in a row the job was started over."""
+    return status.retry.attempt if status.retry else 0
 
 
 def describe_failure(pod: OwnPod) -> str:

@@ -37,7 +37,7 @@ def after_the_end(obs: Observation, grant: Grant | None, now: float) -> Plan:
     ttl = spec.ttl_seconds_after_finished if spec else None
     if ttl is not None:
         wakes.append(ended + ttl)
-    plan = make_plan(replace(obs, live=()), None, deletes, (), now)
+    plan = make_plan(replace(obs, members=()), None, deletes, (), now)
     expired = ttl is not None and now >= ended + ttl
     return replace(plan, delete_job=expired, wake_at=min((w for w in wakes if w > now), default=None))
 
@@ -50,7 +50,7 @@ def _is_ending(pod: OwnPod, policy: CleanPodPolicy) -> bool:
 def without_pods(obs: Observation, now: float) -> Plan:
     """Delete all pods of a suspended job. If it is not suspended, its pods without GPUs run on; none are created."""
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.live) if suspended else ()
+    going = tuple(DeletePod(p.name, p.uid, "spec.suspend is true") for p in obs.members) if suspended else ()
     plan = make_plan(obs, None, (*deletes_of(obs), *going), (), now)
     return _for_a_question(obs, plan, now) if obs.job.is_what_if and obs.job.what_if == ONCE else plan
 

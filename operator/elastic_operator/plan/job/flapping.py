@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
-from elastic_operator.plan.facts.job import Quiet
+from elastic_operator.plan.facts.job import Undisturbed
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation
 
@@ -28,7 +28,7 @@ _OWN = frozenset(
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether the job is held or has changed often enough; else it does not matter since when it is quiet."""
+    """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
     return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
 
@@ -36,20 +36,24 @@ def may_flap(status: JobStatus, now: float) -> bool:
 def hold_still(obs: Observation, now: float) -> Observation:
     """Hold the job if it was changed too often; let it go when the time is over or something has changed.
 
-    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`). For a job below its
-    minimum any change from outside ends it: the job loses nothing by another try.
+    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
+    (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by another try.
     """
-    status, quiet = obs.status, obs.job.around.quiet
+    status, undisturbed = obs.status, obs.job.context.undisturbed
     if status.held_until is None:
-        if quiet is None or _waits_by_itself(status) or len(_too_many(obs, quiet, now)) <= MAX_CHANGES:
+        if (
+            undisturbed is None
+            or _waits_by_itself(status)
+            or len(_counted_changes(obs, undisturbed, now)) <= MAX_CHANGES
+        ):
             return obs
         until = at(now + _held_seconds(obs))
-        granted = status.target_replicas if obs.live else 0
+        granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = quiet is not None and quiet.since > began + 1 and len(obs.live) < obs.spec.min_replicas
+    is_another = undisturbed is not None and undisturbed.since > began + 1 and len(obs.members) < obs.spec.minimum
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
@@ -74,24 +78,27 @@ def why_held(status: JobStatus) -> str:
 
 def _waits_by_itself(status: JobStatus) -> bool:
     """Whether a back-off makes the job try a size again and again; the back-off says when the next try is due."""
-    return status.retry is not None and not status.retry.starts_over
+    return status.failed_size is not None
 
 
 def _held_seconds(obs: Observation) -> int:
-    return HELD_SECONDS if obs.live else EMPTY_SECONDS
+    return HELD_SECONDS if obs.members else EMPTY_SECONDS
 
 
-def _too_many(obs: Observation, quiet: Quiet, now: float) -> list[Change]:
+def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> list[Change]:
     """The changes that count, of those since nothing has changed from outside.
 
     Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
     the one before, or growth that is withdrawn before its pod is there: no pod goes by it.
     """
     counted, direction, turn_is_over = [], 0, False
-    within = WITHIN_SECONDS if obs.live else EMPTY_SECONDS
-    for change in _since(obs.status, max(now - within, quiet.since)):
+    within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS
+    for change in _since(obs.status, max(now - within, undisturbed.since)):
         before, direction = direction, (change.to > change.from_) - (change.to < change.from_)
-        next_turn, turn_is_over = turn_is_over, quiet.in_turns and change.to == 0 and change.reason == "PreemptedByJob"
+        next_turn, turn_is_over = (
+            turn_is_over,
+            undisturbed.in_turns and change.to == 0 and change.reason == "PreemptedByJob",
+        )
         taken_back = direction < 0 and change.reason == "QuotaReclaimed"
         if change.excused:
             direction = before

@@ -33,7 +33,7 @@ def unwanted_pods(obs: Observation) -> tuple[OwnPod, ...]:
     if obs.status.finished:
         policy = clean_pod_policy(obs)
         return tuple(pod for pod in job.active_pods if not goes_at_the_end(pod, policy))
-    return obs.live if job.spec is None else ()
+    return obs.members if job.spec is None else ()
 
 
 def clean_pod_policy(obs: Observation) -> CleanPodPolicy:
@@ -62,11 +62,11 @@ def frozen_demand(demand: JobDemand) -> JobDemand:
         demand,
         sizes=sizes if has_master else (),
         provisioning_pods=(),
-        nodes_from=None,
-        free_up_to=count,
+        may_request_nodes_at=None,
+        undelayed_size=count,
         failed_size=1,
         failed_until=inf,
-        takes=False,
+        may_preempt=False,
     )
 
 
@@ -84,7 +84,7 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         uid=job.uid,
         namespace=job.namespace,
         name=job.name,
-        priority=job.around.priority if runs else LOWEST_PRIORITY,
+        priority=job.context.priority if runs else LOWEST_PRIORITY,
         created=job.created,
         sizes=tuple(range(min(least, len(pods)), len(pods) + 1)) if runs and master else (),
         master=_shape_of(master or worker),
@@ -92,11 +92,11 @@ def demand_of_pods(job: Job, pods: Sequence[OwnPod], flavor: str) -> JobDemand:
         members=tuple(map(member_of, pods)),
         used_indices=frozenset(pod.index for pod in job.pods if pod.role != ROLE_MASTER),
         holds_place=True,
-        free_up_to=len(pods),
+        undelayed_size=len(pods),
         failed_size=1,
         failed_until=inf,
         flavor=flavor,
-        takes=False,
+        may_preempt=False,
     )
 
 

@@ -11,6 +11,7 @@ from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
 from elastic_operator.plan.job.observation import (
+    NO_WAITS,
     Observation,
     add_change,
     end_incarnation,
@@ -19,7 +20,7 @@ from elastic_operator.plan.job.observation import (
     replace_all,
     set_condition,
 )
-from elastic_operator.plan.job.unplaceable import takes_from
+from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
@@ -45,7 +46,7 @@ def success(obs: Observation, now: float) -> Observation:
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
             text = "The master finished with exit code 0."
-            status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+            status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
             status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", text, obs.job.generation, now)
             event = Event("Succeeded", text)
             return replace(obs, status=status, commit=True, events=(*obs.events, event))
@@ -54,21 +55,21 @@ def success(obs: Observation, now: float) -> Observation:
 
 def suspension(obs: Observation, now: float) -> Observation:
     """A suspended job gives up all pods, and its next ones are of another incarnation."""
-    if not obs.spec.suspend or not obs.live:
+    if not obs.spec.suspend or not obs.members:
         return obs
-    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "spec.suspend is true")
-    event = Event("ScaledDown", f"Suspended: {pods(len(obs.live))} stopped.")
-    return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
+    event = Event("ScaledDown", f"Suspended: {pods(len(obs.members))} stopped.")
+    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
 def outdated(obs: Observation, now: float) -> Observation:
     """Replace pods of an older template: the job was suspended, changed and resumed between two looks (19)."""
     wanted = obs.job.fingerprints
-    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.live):
+    if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
-    status = add_change(obs.status, now, len(obs.live), 0, "Suspended", "the template was changed")
+    status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "the template was changed")
     event = Event("NewIncarnation", "The template was changed while suspended; all pods are replaced.")
-    return replace_all(obs, end_incarnation(status, target_replicas=0, retry=None, **UNMARKED), event)
+    return replace_all(obs, end_incarnation(status, target_replicas=0, **NO_WAITS, **UNMARKED), event)
 
 
 def steady(obs: Observation, now: float) -> Observation:
@@ -88,9 +89,10 @@ def steady(obs: Observation, now: float) -> Observation:
     if status.waits_ended_by_edits:
         obs = _forgets(obs, now, running_since, waits_ended_by_edits=None)
     if status.retry:
-        obs = _forgets(
-            obs, now, max(running_since, seconds(status.retry.not_before), takes_from(status.retry)), retry=None
-        )
+        obs = _forgets(obs, now, max(running_since, seconds(status.retry.not_before)), retry=None)
+    if failed := status.failed_size:
+        since = max(running_since, seconds(failed.not_before), may_preempt_at(failed))
+        obs = _forgets(obs, now, since, failed_size=None)
     return obs
 
 
@@ -108,10 +110,10 @@ def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rul
     Only a few edits do, until it has run for a while. Else a script that edits a job which cannot start, again and
     again, would have it create pods and hold GPUs for ever.
     """
-    retry, ended = obs.status.retry, obs.status.waits_ended_by_edits or 0
-    if retry is None or retry.size is None or obs.live or obs.job.generation == obs.status.observed_generation:
+    failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
+    if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:
         return obs
     if ended >= MAX_WAITS_ENDED:
         text = f"{ended} edits have ended a wait of this job since it last ran for ten minutes: the wait goes on."
         return replace(obs, events=(*obs.events, Event("ScaleUpBlocked", text)))
-    return replace(obs, status=obs.status.model_copy(update={"retry": None, "waits_ended_by_edits": ended + 1}))
+    return replace(obs, status=obs.status.model_copy(update={"failed_size": None, "waits_ended_by_edits": ended + 1}))

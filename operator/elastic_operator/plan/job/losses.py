@@ -16,7 +16,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
-from elastic_operator.plan.job.avoided_nodes import TOGETHER_SECONDS, avoided_nodes, is_together, refused_by, remembered
+from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
 from elastic_operator.plan.job.survivors import go_on
@@ -33,9 +33,9 @@ def losses(obs: Observation, now: float) -> Observation:
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
     the connections to a machine that is off, so the others would wait for it for ever.
     """
-    has_master = bool(obs.live) and obs.live[0].role == ROLE_MASTER
+    has_master = bool(obs.members) and obs.members[0].role == ROLE_MASTER
     lost = lost_count(obs)
-    if obs.live and obs.status.replicas and not has_master:
+    if obs.members and obs.status.replicas and not has_master:
         lost = max(lost, 1)
     if lost <= 0 or (obs.finishing and has_master):
         return obs
@@ -58,12 +58,12 @@ def count_losses(obs: Observation, lost: int, now: float, *, reason: str = "PodL
     """The job with these losses recorded, and an event for them."""
     why = _why_lost(obs, lost)
     avoided, excused = avoided_nodes(obs, now), _is_excused(obs, lost, now)
-    update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.live)}
+    update: dict[str, object] = {"restarts": obs.status.restarts + lost, "replicas": len(obs.members)}
     update |= {"avoided_nodes": avoided, "held_until": None}
-    if reason == MASTER_LOST:
-        update["retry"] = _due_for_a_master(obs.status.retry, min(obs.spec.sizes(), default=0), now)
     status = obs.status.model_copy(update=update)
-    reasons = (MASTER_LOST,) if reason == MASTER_LOST else REASONS
+    reasons: tuple[str, ...] = REASONS
+    if reason == MASTER_LOST:
+        status, reasons = due_for_a_master(status, obs.spec.minimum, now), (MASTER_LOST,)
     status = _wait_if_repeated(status, now, why, reasons=reasons, excused=excused)
     before = obs.status.replicas
     status = add_change(status, now, before, before - lost, reason, why, excused=excused)
@@ -79,7 +79,7 @@ def node_is_lost(obs: Observation) -> bool:
 def reported(obs: Observation) -> list[OwnPod]:
     """The members that the last status knew. A pod created since does not stand in for one that was lost meanwhile."""
     listed = {pod.name for pod in obs.status.pods}
-    return [pod for pod in obs.live if not listed or obs.status.pods_not_listed or pod.name in listed]
+    return [pod for pod in obs.members if not listed or obs.status.pods_not_listed or pod.name in listed]
 
 
 def _is_excused(obs: Observation, lost: int, now: float) -> bool:
@@ -93,13 +93,13 @@ def _is_excused(obs: Observation, lost: int, now: float) -> bool:
     if node_is_lost(obs) or any(map(has_failed, gone)):
         return False
     known, refused = remembered(obs.status, now), refused_by(obs)
-    if refused and "avoidedNodes" in obs.job.unkept:
+    if refused and "avoidedNodes" in obs.job.dropped_status_fields:
         return False
     if len(known.keys() | refused.keys()) > MAX_AVOIDED:
         return False
     if any(now < seconds(known[node].until) and not is_together(known[node], now) for node in refused if node in known):
         return False
-    named = {pod.name for pod in obs.live} | {pod.name for pod in gone if pod.refused}
+    named = {pod.name for pod in obs.members} | {pod.name for pod in gone if pod.refused}
     named |= {pod.name for pod in present(obs) if _has_run(pod)}  # the status may not say so yet (151)
     if obs.status.pods_not_listed and len(_known_to_go(obs)) < lost:
         return False
@@ -111,7 +111,7 @@ def _known_to_go(obs: Observation) -> set[str]:
 
     Pods that were asked to go before the newest change was written down belong to an earlier loss.
     """
-    alive, counted = {pod.name for pod in obs.live}, seconds(obs.status.history[0].time) if obs.status.history else 0
+    alive, counted = {pod.name for pod in obs.members}, seconds(obs.status.history[0].time) if obs.status.history else 0
     listed = {pod.name for pod in obs.status.pods if pod.phase in ("Pending", "Running")}
     leaving = {
         pod.name
@@ -129,7 +129,7 @@ def _times_apart(times: Iterable[float]) -> int:
     """How many losses these are: those that came together are one."""
     count, first = 0, -inf
     for time in sorted(times):
-        if time >= first + TOGETHER_SECONDS:
+        if time >= first + ONE_LOSS_SECONDS:
             count, first = count + 1, time
     return count
 
@@ -146,23 +146,27 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
     return status.model_copy(update={"retry": retry})
 
 
-def _due_for_a_master(retry: Retry | None, least: int, now: float) -> Retry | None:
-    """What is tried again later, for a job whose new master comes at once, because no pod trains without it.
+def due_for_a_master(status: JobStatus, least: int, now: float) -> JobStatus:
+    """The status of a job whose new master comes at once, because no pod trains without it.
 
-    The job waits neither for what happened to workers, nor for pods of its minimum. How often that went wrong is not
-    forgotten (139), and a size beyond the minimum is tried no sooner.
+    A back-off for lost workers, or for a size up to the minimum (`least`), ends at once. The number of its tries is
+    kept (139), and so is the back-off for a size beyond the minimum.
     """
-    if retry is None or (retry.size is not None and retry.size > least):
-        return retry
-    return retry.model_copy(update={"not_before": min(retry.not_before, at(now))})
+    due = {
+        name: waits.model_copy(update={"not_before": min(waits.not_before, at(now))})
+        for name, waits in (("retry", status.retry), ("failed_size", status.failed_size))
+        if waits is not None and (waits.size or 0) <= least
+    }
+    return status.model_copy(update=due) if due else status
 
 
 def _why_lost(obs: Observation, lost: int) -> str:
     """A sentence with the pods: first those that the cluster ended, then those that the last status listed and that are
     gone.
     """
-    alive = {pod.name for pod in obs.live}
-    causes = {pod.name: why for pod, why in obs.to_delete if pod.incarnation == obs.status.incarnation}
+    alive = {pod.name for pod in obs.members}
+    going = ((pod, why) for pod, why in obs.to_delete if pod.uid not in obs.job.context.misplaced)
+    causes = {pod.name: why for pod, why in going if pod.incarnation == obs.status.incarnation}
     causes |= {pod.name: pod.disrupted for pod in present(obs) if pod.disrupted}
     listed = [p.name for p in obs.status.pods if p.name not in alive and p.phase in ("Pending", "Running")]
     names = list(dict.fromkeys([*causes, *listed]))[:lost]

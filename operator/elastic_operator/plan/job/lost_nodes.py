@@ -8,13 +8,13 @@ from math import inf
 
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.still_training import fresh_until, still_training
-from elastic_operator.plan.job.survivors import READ_SECONDS, decided_at, survivors
+from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_at, survivors
 
 
 def judge_nodes(obs: Observation, now: float) -> Observation:
     """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
-    unready = obs.job.around.unready
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.context.disruption
+    unready = obs.job.context.unready
     if not unready:
         return obs
     due = {node: since + patience for node, since in unready.items() if now >= since + patience}
@@ -43,9 +43,9 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
     left = survivors(obs.job, obs.status, unready)
     if left is None:
         return obs
-    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.around.disruption
+    patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.context.disruption
     times = [time for node, time in unready.items() if disruption is None or node not in disruption.kept]
-    begins = min(times, default=inf) + patience - READ_SECONDS
+    begins = min(times, default=inf) + patience - SURVIVOR_READ_SECONDS
     if now < begins:
         return replace(obs, wake_at=(*obs.wake_at, begins)) if begins < inf else obs
     return replace(obs, survivors=left)
@@ -53,5 +53,5 @@ def _read_logs_of_survivors(obs: Observation, unready: Mapping[str, float], now:
 
 def why_lost(obs: Observation, node: str) -> str:
     """Why the pods on that node are lost, in words."""
-    since, patience = obs.job.around.unready[node], obs.spec.recovery.node_loss_seconds
+    since, patience = obs.job.context.unready[node], obs.spec.recovery.node_loss_seconds
     return f"node {node} is out of service" if since == -inf else f"node {node} has been unreachable for {patience} s"

@@ -23,8 +23,8 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
     Not if the others would then be fewer than the minimum: nothing would be gained.
     """
     lost_at = obs.status.master_lost_time
-    workers = [pod for pod in obs.live if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
-    if lost_at is None or len(workers) < max(1, obs.spec.min_replicas) or not _finds_no_place(obs, grant, now):
+    workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
+    if lost_at is None or len(workers) < max(1, obs.spec.minimum) or not _finds_no_place(obs, grant, now):
         return obs, grant
     latest = max([lost_at, *(change.time for change in obs.status.history[:1])])
     due = seconds(latest) + PLACE_SECONDS
@@ -45,7 +45,7 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 
 
 def _without(grant: Grant, worker: OwnPod) -> Grant:
-    size, keep, release, create = grant.assignment
-    kept = tuple(uid for uid in keep if uid != worker.uid)
+    gets = grant.assignment
+    kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
     message = f"{worker.name} makes room for a new master, which finds no other place."
-    return replace(grant, assignment=Assignment(size - 1, kept, (worker.uid, *release), create), message=message)
+    return replace(grant, assignment=Assignment(gets.replicas - 1, kept, released, gets.create), message=message)

@@ -36,7 +36,7 @@ sooner.
 
 def report_of(obs: Observation) -> Report | None:
     """The report of the master that is a member; None without a credible one."""
-    report, master = obs.job.heard.report, master_of(obs)
+    report, master = obs.job.reports.report, master_of(obs)
     spec = obs.job.spec
     if report is None or master is None or spec is None or not spec.is_elastic:
         return None
@@ -97,7 +97,7 @@ def is_whole(obs: Observation, now: float) -> bool:
         return not is_to_be_heard(obs, now)
     if report.world_size and not report.members:
         return True
-    return set(report.members) == {pod.name for pod in obs.live}
+    return set(report.members) == {pod.name for pod in obs.members}
 
 
 def world_size(obs: Observation) -> int | None:
@@ -105,7 +105,7 @@ def world_size(obs: Observation) -> int | None:
     report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return None
-    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.live))
+    return min(report.world_size, sum(nproc_of(spec, pod.role) for pod in obs.members))
 
 
 def first_ranks(obs: Observation) -> dict[str, int]:
@@ -113,7 +113,7 @@ def first_ranks(obs: Observation) -> dict[str, int]:
     report, spec = report_of(obs), obs.job.spec
     if report is None or spec is None:
         return {}
-    role_of = {pod.name: pod.role for pod in obs.live}
+    role_of = {pod.name: pod.role for pod in obs.members}
     ranks: dict[str, int] = {}
     rank = 0
     for name in report.members:

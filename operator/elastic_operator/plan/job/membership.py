@@ -26,7 +26,7 @@ help only a person who reads them.
 
 
 def changed_membership(obs: Observation, now: float) -> Membership | None:
-    """The new list for the master, if it has changed; `obs.live` are the pods that stay.
+    """The new list for the master, if it has changed; `obs.members` are the pods that stay.
 
     If the old number cannot be read, the new number is the time in seconds, which is higher.
     """
@@ -34,7 +34,7 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
     if spec is None or not spec.is_elastic or master is None or obs.finishing or obs.status.finished:
         return None
     written = _read(master.membership)
-    wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.live))
+    wanted = _content(spec, ((pod.name, pod.uid) for pod in obs.members))
     number = written.pop("wish", None)
     if written == wanted:
         return None
@@ -43,13 +43,11 @@ def changed_membership(obs: Observation, now: float) -> Membership | None:
 
 
 def first_membership(obs: Observation, release: Collection[str], slots: Sequence[Slot]) -> str:
-    """The list that a master is created with: the pods that are there, but for those that go (uids `release`), and
-    those that are created with it.
-    """
+    """The list for a new master: the present pods except those being released (uids), plus the pods created with it."""
     spec = obs.job.spec
     if spec is None or not spec.is_elastic:
         return ""
-    remaining = [(pod.name, pod.uid) for pod in obs.live if pod.uid not in release]
+    remaining = [(pod.name, pod.uid) for pod in obs.members if pod.uid not in release]
     coming = [(pod_name(obs.job.name, slot.role, slot.index), "") for slot in slots]
     return _text(1, _content(spec, [*remaining, *coming]))
 

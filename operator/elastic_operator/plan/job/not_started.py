@@ -24,7 +24,7 @@ def not_started(obs: Observation, now: float) -> Observation:
     container is the user's own code, like the main container later. An image that is being pulled has all the time it
     needs: the container runtime itself gives up a pull that stands still, and the kubelet then names that.
     """
-    waiting = [pod for pod in obs.live if _starts(pod) and not is_awaited(obs, pod)]
+    waiting = [pod for pod in obs.members if _starts(pod) and not is_awaited(obs, pod)]
     waiting = [pod for pod in waiting if pod.node not in obs.unready_nodes and not pod.main.is_on_its_way]
     if not obs.job.start_seconds or obs.finishing or not waiting:
         return obs
@@ -32,7 +32,7 @@ def not_started(obs: Observation, now: float) -> Observation:
     due = [pod for pod, until in waits if now >= until]
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
-    why, left = _why_not_started(obs, due), tuple(pod for pod in obs.live if pod not in due)
+    why, left = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
     obs = try_later(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
     reason = due[0].main.waiting_reason or "ContainerCreating"
     status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)

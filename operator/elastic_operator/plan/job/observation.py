@@ -24,7 +24,7 @@ class Observation:
 
     job: Job
     status: JobStatus
-    live: tuple[OwnPod, ...] = ()
+    members: tuple[OwnPod, ...] = ()
     """The members, master first."""
     to_delete: tuple[tuple[OwnPod, str], ...] = ()
     """Pods to delete, each with the reason."""
@@ -67,7 +67,7 @@ class Observation:
         """
         spec = self.job.spec
         waits = self.job.needs_edit or self.status.held_until
-        over = self.status.finished or self.backs_off or (waits and not self.live)
+        over = self.status.finished or self.backs_off or (waits and not self.members)
         return spec is not None and not spec.suspend and not over
 
 
@@ -105,9 +105,13 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
     return status.model_copy(update=update)
 
 
+NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
+"""The fields of a status in which nothing waits before it is tried again."""
+
+
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
-    status = obs.status.model_copy(update={"completion_time": at(now), "retry": None})
+    status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
     status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))
@@ -115,12 +119,12 @@ def fail(obs: Observation, now: float, reason: str, message: str) -> Observation
 
 def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observation:
     """Delete every present pod; `end_incarnation` has made the `status`."""
-    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.live))
+    to_delete = (*obs.to_delete, *((p, f"incarnation {p.incarnation} is over") for p in obs.members))
     ended = tuple((p, "ended") for p in present(obs) if p.ended and all(p.uid != g.uid for g, _ in to_delete))
     return replace(
         obs,
         status=status,
-        live=(),
+        members=(),
         to_delete=to_delete + ended,
         finishing=False,
         commit=True,
@@ -141,7 +145,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.live[0] if obs.live and obs.live[0].role == ROLE_MASTER else None
+    return obs.members[0] if obs.members and obs.members[0].role == ROLE_MASTER else None
 
 
 def is_running(pod: OwnPod) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastic_api.status import RetryCause
+from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job import elastic_rules, life, sorting
@@ -19,7 +19,7 @@ from elastic_operator.plan.job.losses import losses
 from elastic_operator.plan.job.lost_nodes import judge_nodes
 from elastic_operator.plan.job.not_started import not_started
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job.unplaceable import blocked, refused, shut_out, unschedulable
+from elastic_operator.plan.job.unplaceable import blocked, misplaced, refused, unschedulable
 from elastic_operator.plan.job.warnings import warn
 
 
@@ -51,13 +51,17 @@ def _hold(obs: Observation, now: float) -> Observation:
     One that can start with fewer pods than the failed size does not wait: it trained on them, and has lost them.
     """
     obs = avoiding(obs, now)
-    retry = obs.status.retry
-    if retry is None or retry.cause is RetryCause.NODES_NOT_PROVISIONED:
-        return obs
-    if retry.size is not None and (obs.live or (obs.job.spec is not None and retry.size > obs.spec.min_replicas)):
-        return obs
-    until = seconds(retry.not_before)
-    return replace(obs, hold_until=until, backs_off=not retry.starts_over and now < until)
+    retry, failed = obs.status.retry, obs.status.failed_size
+    waits = seconds(failed.not_before) if failed is not None and _is_needed(obs, failed) else 0.0
+    hold_until = max(waits, seconds(retry.not_before) if retry else 0.0)
+    return replace(obs, hold_until=hold_until, backs_off=now < waits) if hold_until else obs
+
+
+def _is_needed(obs: Observation, failed: Retry) -> bool:
+    """Whether the job cannot start without the size that could not be had."""
+    if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
+        return False
+    return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum
 
 
 _TORCHRUN = (
@@ -69,7 +73,7 @@ _TORCHRUN = (
     life.outdated,
     hold_still,
     warn,
-    shut_out,
+    misplaced,
     losses,
     refused,
     blocked,
@@ -87,7 +91,7 @@ _ELASTIC = (
     life.outdated,
     hold_still,
     warn,
-    shut_out,
+    misplaced,
     elastic_rules.losses,
     elastic_rules.absence,
     refused,

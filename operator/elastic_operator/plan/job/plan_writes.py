@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.decisions import CreatePod, DeletePod, Grant, Plan, Route
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.job.conditions import with_conditions
 from elastic_operator.plan.job.counts import with_counts
 from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.job.pending_reasons import seen_by
 from elastic_operator.plan.job.resize import why_smaller
-from elastic_operator.plan.job.waiting import seen_by
 from elastic_worker.contract import ROLE_MASTER
 
 
@@ -25,7 +26,9 @@ def make_plan(
 ) -> Plan:
     """The plan with these deletions and creations, and the status that they and what has happened lead to."""
     obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
-    status = with_conditions(replace(obs, status=with_counts(obs, now)), grant, now)
+    status = _as_it_can_be_kept(
+        with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
+    )
     due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
@@ -34,9 +37,19 @@ def make_plan(
         deletes=deletes,
         creates=creates,
         events=obs.events,
-        route=next((Route(p.pod_ip, p.node or "") for p in obs.live if p.role == ROLE_MASTER and p.pod_ip), Route()),
+        route=next((Route(p.pod_ip, p.node or "") for p in obs.members if p.role == ROLE_MASTER and p.pod_ip), Route()),
         wake_at=min(wakes, default=None),
     )
+
+
+def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str]) -> JobStatus:
+    """Where definitions of an older release drop `failedSize`, the wait that ends last is in `retry`, from where it is
+    read (154).
+    """
+    if "failedSize" not in dropped_status_fields or status.failed_size is None:
+        return status
+    waits = (one for one in (status.failed_size, status.retry) if one is not None)
+    return status.model_copy(update={"retry": max(waits, key=lambda one: one.not_before)})
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:

@@ -33,8 +33,8 @@ def reconcile(obs: Observation, grant: Grant | None, *, now: float) -> Plan:
         obs, grant = make_room_for_master(take_report(obs, now), grant, now)
     obs = write_down_change(start_over_if_needed(obs, grant), grant, now)
     release = grant.assignment.release
-    deletes = (*deletes_of(obs), *deletes_of_released(obs.live, release, grant.message))
-    remaining = replace(obs, live=tuple(pod for pod in obs.live if pod.uid not in release))
+    deletes = (*deletes_of(obs), *deletes_of_released(obs.members, release, grant.message))
+    remaining = replace(obs, members=tuple(pod for pod in obs.members if pod.uid not in release))
     plan = make_plan(remaining, grant, deletes, _creates(obs, grant.assignment, now), now)
     return replace(plan, membership=changed_membership(remaining, now))
 
@@ -50,7 +50,7 @@ def _creates(obs: Observation, gets: Assignment, now: float) -> tuple[CreatePod,
     if pod_name(obs.job.name, ROLE_MASTER, 0) in obs.job.foreign_names:
         names.add((ROLE_MASTER, 0))
     slots = [slot for slot in gets.create if slot.ready and (slot.role, slot.index) not in names]
-    if not obs.live and not _can_start(obs, slots):
+    if not obs.members and not _can_start(obs, slots):
         return ()
     slots = _to_an_allowed_size(obs, sorted(slots, key=master_first))
     return creates(obs, slots, membership=first_membership(obs, gets.release, slots))
@@ -61,11 +61,11 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
 
     Below the minimum, and between two sizes, every pod that can be created is created; a master always is.
     """
-    now = len(obs.live)
+    now = len(obs.members)
     reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
     has_master = bool(slots) and slots[0].role == ROLE_MASTER
     return slots[: max(reached[-1] - now, has_master)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:
-    return len(slots) >= obs.spec.min_replicas and any(slot.role == ROLE_MASTER for slot in slots)
+    return len(slots) >= obs.spec.minimum and any(slot.role == ROLE_MASTER for slot in slots)

@@ -15,17 +15,18 @@ from elastic_operator.plan.job.observation import Observation, add_change, end_i
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
     """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
 
-    A group below the job's minimum does not train at any size: its pods stay and wait for the others (16), but not if
-    it loses a pod without a successor before it has run as a whole (142).
+    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). Exception:
+    it has never run as a whole, and loses a pod that is not replaced (142).
     """
-    if not obs.live or obs.finishing:
+    if not obs.members or obs.finishing:
         return obs
-    size, keep, release, _ = grant.assignment
-    may_run = obs.job.spec is None or size >= obs.job.spec.min_replicas
-    frozen = next((pod.nnodes for pod in obs.live if pod.nnodes), None)
+    gets = grant.assignment
+    size, release = gets.replicas, gets.release
+    may_run = obs.job.spec is None or size >= obs.job.spec.minimum
+    frozen = next((pod.nnodes for pod in obs.members if pod.nnodes), None)
     if size == 0:
         why = f"All GPUs are given back: {grant.message}"
-    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(keep):
+    elif frozen and not frozen[0] <= size <= frozen[1] and size > len(gets.keep):
         why = f"{size} pods are outside of {frozen[0]}:{frozen[1]}, which the running pods were made with"
     elif frozen and may_run and size < frozen[0] and release:
         why = f"{size} pods are fewer than {frozen[0]}, which the running pods were made with"
@@ -33,10 +34,10 @@ def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
         why = f"All GPUs are given back before the start: {grant.message}"
     else:
         return obs
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members))
     event = Event("NewIncarnation", f"{why}; all pods are replaced.")
     status = end_incarnation(obs.status)
-    return replace(obs, status=status, live=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, members=(), to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def _begins(obs: Observation) -> bool:
@@ -46,7 +47,7 @@ def _begins(obs: Observation) -> bool:
     """
     history = obs.status.history
     last = floor(seconds(history[0].time)) if history else 0
-    return obs.status.running_since is None and all(pod.created >= last for pod in obs.live)
+    return obs.status.running_since is None and all(pod.created >= last for pod in obs.members)
 
 
 def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation:
@@ -77,11 +78,11 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
     else:
         update["resizes"] = status.resizes + (1 if planned else 0)
         reason, why = why_smaller(grant)
-        what = "Suspended:" if after == 0 and grant.takers else f"Shrinks from {before} to {pods(after)}:"
+        what = "Suspended:" if after == 0 and grant.preemptors else f"Shrinks from {before} to {pods(after)}:"
         event = Event(reason, f"{what} {why}")
-    if after > before and grant.givers:
-        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.givers))} make way.")
-    message = event.message if grant.takers or grant.givers else grant.message
+    if after > before and grant.victim_jobs:
+        event = Event("QuotaReclaimed", f"{event.message} {listed(names_of(grant.victim_jobs))} make way.")
+    message = event.message if grant.preemptors or grant.victim_jobs else grant.message
     withdrawn = after < before and not planned
     status = add_change(status.model_copy(update=update), now, before, after, reason, message, excused=withdrawn)
     commit = obs.commit or after < before
@@ -93,21 +94,26 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
 
     If none comes again, an earlier leader has already recorded the change and got no further.
     """
-    size, _, release, create = grant.assignment
-    if obs.finishing or not grant.takers or not create or not any(pod.uid in release for pod in obs.live):
+    gets = grant.assignment
+    if (
+        obs.finishing
+        or not grant.preemptors
+        or not gets.create
+        or not any(pod.uid in gets.release for pod in obs.members)
+    ):
         return obs
     reason, why = why_smaller(grant)
     text = f"{why} As many pods come elsewhere."
-    status = add_change(obs.status, now, size, size, reason, text)
+    status = add_change(obs.status, now, gets.replicas, gets.replicas, reason, text)
     return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
 
 
 def why_smaller(grant: Grant) -> tuple[str, str]:
-    """The reason and the sentence: the takers, if there are any."""
-    if not grant.takers:
+    """The reason and the sentence: the preemptors, if there are any."""
+    if not grant.preemptors:
         return "ScaledDown", grant.message
-    going, which = len(grant.assignment.release), "which is" if len(grant.takers) == 1 else "which are"
-    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.takers))}, {which}"
+    going, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
+    what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.preemptors))}, {which}"
     if grant.reclaimed:
         return "QuotaReclaimed", f"{what} entitled to the GPUs."
     return "PreemptedByJob", f"{what} next in the team."

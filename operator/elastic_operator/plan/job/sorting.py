@@ -14,7 +14,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 def sort_pods(obs: Observation) -> Observation:
     """Sort the pods into members and pods that must go, each with the reason."""
-    live: list[OwnPod] = []
+    members: list[OwnPod] = []
     to_delete: list[tuple[OwnPod, str]] = []
     for pod in sorted(obs.job.pods, key=master_first):
         if pod.node and pod.node in obs.lost_nodes and not pod.ended:
@@ -30,14 +30,16 @@ def sort_pods(obs: Observation) -> Observation:
         elif obs.spec.is_elastic and pod.role != ROLE_MASTER and has_failed(pod):
             to_delete.append((pod, short_failure(pod)))
         elif not pod.ended:
-            live.append(pod)
+            members.append(pod)
     finishing = any(p.main.exit_code == 0 and not was_asked_to_go(p) for p in present(obs))
-    return replace(obs, live=tuple(live), to_delete=tuple(to_delete), finishing=finishing)
+    return replace(obs, members=tuple(members), to_delete=tuple(to_delete), finishing=finishing)
 
 
 def sort_unread(obs: Observation) -> Observation:
     """Sort the pods of a job without a readable spec: members are kept, pods of an earlier incarnation go (99)."""
     pods = [pod for pod in sorted(obs.job.pods, key=master_first) if pod.deleting_since is None]
     old = [pod for pod in pods if pod.incarnation != obs.status.incarnation]
-    live = tuple(pod for pod in pods if pod not in old and not pod.ended)
-    return replace(obs, live=live, to_delete=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old))
+    members = tuple(pod for pod in pods if pod not in old and not pod.ended)
+    return replace(
+        obs, members=members, to_delete=tuple((pod, f"incarnation {pod.incarnation} is over") for pod in old)
+    )

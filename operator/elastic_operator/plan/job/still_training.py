@@ -26,7 +26,7 @@ FORMING_SECONDS = 30.0
 
 def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: float) -> frozenset[str]:
     """Of the nodes that would be given up since `due`, those with pods that train by the master's report."""
-    master, report = _asked(job, status), job.heard.report
+    master, report = _asked(job, status), job.reports.report
     if master is None or now >= fresh_until(job, now):
         return frozenset()
     if report is None or report.master_uid != master.uid:  # the master has not answered yet
@@ -39,7 +39,7 @@ def still_training(job: Job, status: JobStatus, due: Mapping[str, float], now: f
 
 def fresh_until(job: Job, now: float) -> float:
     """Until when the master's last answer counts. A master that was not asked since then has time to answer."""
-    return (now if job.heard.answered is None else min(job.heard.answered, now)) + FRESH_SECONDS
+    return (now if job.reports.answered is None else min(job.reports.answered, now)) + FRESH_SECONDS
 
 
 def _asked(job: Job, status: JobStatus) -> OwnPod | None:

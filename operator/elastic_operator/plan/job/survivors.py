@@ -18,7 +18,7 @@ from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.job.observation import is_running
 from elastic_worker.contract import ROLE_MASTER
 
-READ_SECONDS = 20.0
+SURVIVOR_READ_SECONDS = 20.0
 """The logs are read for at least this long before a node is given up. A group takes 10 s to form without a lost pod,
 and process 1 and the reading of logs take some more. Kubernetes misses a node that is off only after 40 s.
 """
@@ -38,14 +38,14 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.min_replicas or running[0].role != ROLE_MASTER:
+    if len(running) < job.spec.minimum or running[0].role != ROLE_MASTER:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 
 
 def go_on(job: Job, left: Survivors | None) -> bool:
     """Whether these pods are a group of their own."""
-    return left is not None and job.heard.group is not None and job.heard.group.pods == left.uids
+    return left is not None and job.reports.group is not None and job.reports.group.pods == left.uids
 
 
 def decided_at(job: Job, left: Survivors | None, now: float) -> float:
@@ -54,6 +54,6 @@ def decided_at(job: Job, left: Survivors | None, now: float) -> float:
     """
     if left is None or go_on(job, left):
         return -inf
-    if job.heard.group is None:
+    if job.reports.group is None:
         return now + BEGIN_SECONDS
-    return job.heard.group.asked_since + READ_SECONDS if job.heard.group.asked_since <= now + 1 else -inf
+    return job.reports.group.asked_since + SURVIVOR_READ_SECONDS if job.reports.group.asked_since <= now + 1 else -inf

@@ -1,6 +1,6 @@
-"""Pods that cannot be had now: refused by the API server, or without a node.
+"""Pods that the API server refuses, or that get no node.
 
-They are taken back, and tried again later without anybody's doing. If only the chosen node was wrong, they are tried
+They are deleted and created again later, without anybody's doing. If only the chosen node was wrong, they are created
 again at once.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
+from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
-from elastic_operator.plan.facts.useless_tries import rest_seconds
 from elastic_operator.plan.job.elastic_rules import next_master
-from elastic_operator.plan.job.losses import reported
+from elastic_operator.plan.job.losses import due_for_a_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
@@ -32,33 +32,38 @@ UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
 
 
-def shut_out(obs: Observation, now: float) -> Observation:
+def misplaced(obs: Observation, now: float) -> Observation:
     """Pods planned for a node that has closed or filled since, and not bound to it, are created elsewhere (142).
 
-    They have done no work and nobody is to blame, so nothing is counted and nothing waits. If the master is among them,
-    the others of a Torchrun job have not trained yet, and those of an Elastic job wait for the next master.
+    They have done no work and nobody is to blame, so nothing is counted and nothing waits: a job that is held (143) is
+    let go if it has no other pods. If the master is among them, the others of a Torchrun job have not trained yet, and
+    those of an Elastic job wait for the next master.
     """
-    why = obs.job.around.shut_out
-    going = [pod for pod in obs.live if pod.uid in why]
+    why = obs.job.context.misplaced
+    going = [pod for pod in obs.members if pod.uid in why]
     if not going:
         return obs
     text = f"{listed([pod.name for pod in going])}: {why[going[0].uid]}. They had not started and are planned again."
-    event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.live if pod.uid not in why)
-    counted = len(reported(obs)) - len(reported(replace(obs, live=left)))
-    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted)})
+    event, left = Event("PodsPlannedAnew", text), tuple(pod for pod in obs.members if pod.uid not in why)
+    counted = len(reported(obs)) - len(reported(replace(obs, members=left)))
+    names = {pod.name for pod in going}
+    known = [pod for pod in obs.status.pods if pod.name not in names]  # so `losses` does not take them for lost
+    status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
+    if not left:
+        status = status.model_copy(update={"held_until": None})
     if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
-        status = next_master(status, now)
+        status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
     to_delete = (*obs.to_delete, *((pod, why[pod.uid]) for pod in going))
-    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
 
 
 def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
     """Pods of a job below its minimum go if no more can be created before somebody edits it."""
-    if not obs.job.needs_edit or not obs.live:
+    if not obs.job.needs_edit or not obs.members:
         return obs
-    if len(obs.live) >= obs.spec.min_replicas and master_of(obs) is not None:
+    if len(obs.members) >= obs.spec.minimum and master_of(obs) is not None:
         return obs
     event = Event("ScaleUpBlocked", f"{obs.job.needs_edit} Its other pods are given back.", "Warning")
     return replace_all(obs, end_incarnation(obs.status, target_replicas=0), event)
@@ -67,14 +72,13 @@ def refused(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a ru
 def blocked(obs: Observation, now: float) -> Observation:
     """The API server accepts no more pods than there are. More are tried again later (27).
 
-    Pods that do not make the minimum go meanwhile, because they may be in others' way, such as two jobs under one
-    quota.
-    Leaving pods may be the ones in the way, so these are waited for first.
+    Pods below the minimum are deleted meanwhile, because they may block other jobs, such as a second job under the same
+    quota. If pods of the job are being deleted, they may be what blocks it, so nothing is done until they are gone.
     """
     leaving = any(pod.deleting_since is not None for pod in obs.job.pods)
-    if not obs.job.heard.blocked or leaving or obs.spec.suspend:
+    if not obs.job.reports.blocked or leaving or obs.spec.suspend:
         return obs
-    return try_later(obs, now, obs.live, RetryCause.FAILED_CREATE, obs.job.heard.blocked)
+    return try_later(obs, now, obs.members, RetryCause.FAILED_CREATE, obs.job.reports.blocked)
 
 
 def unschedulable(obs: Observation, now: float) -> Observation:
@@ -82,7 +86,7 @@ def unschedulable(obs: Observation, now: float) -> Observation:
 
     Pods that request new nodes get longer. If no node comes, the rest of the minimum goes with them (49).
     """
-    waiting = [pod for pod in obs.live if pod.unschedulable and pod.unschedulable_since is not None]
+    waiting = [pod for pod in obs.members if pod.unschedulable and pod.unschedulable_since is not None]
     if not waiting:
         return obs
     pods = [pod for pod in waiting if not is_awaited(obs, pod)]
@@ -90,7 +94,7 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     due = [pod for pod, until in waits if now >= until]
     if not due:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
-    left = tuple(pod for pod in obs.live if pod not in due)
+    left = tuple(pod for pod in obs.members if pod not in due)
     if _requests_nodes(obs, due[0]):
         why = f"No node came within {_patience(obs, due[0]):.0f} s for {due[0].name}: {due[0].unschedulable}"
         return try_later(obs, now, left, RetryCause.NODES_NOT_PROVISIONED, why)
@@ -98,16 +102,16 @@ def unschedulable(obs: Observation, now: float) -> Observation:
     return try_later(obs, now, left, RetryCause.UNSCHEDULABLE, why)
 
 
-def takes_from(retry: Retry | None) -> float:
+def may_preempt_at(failed: Retry | None) -> float:
     """When (epoch seconds) pods of others go again for a job whose pods the scheduler placed nowhere, time after time
     (139).
 
     It gets idle GPUs as before.
     """
-    if retry is None or retry.cause is not RetryCause.UNSCHEDULABLE:
+    if failed is None or failed.cause is not RetryCause.UNSCHEDULABLE:
         return 0.0
-    rest = rest_seconds(retry.attempt)
-    return seconds(retry.not_before) + rest if rest else 0.0
+    backoff = backoff_seconds(failed.attempt)
+    return seconds(failed.not_before) + backoff if backoff else 0.0
 
 
 def is_awaited(obs: Observation, pod: OwnPod) -> bool:
@@ -125,8 +129,8 @@ def _patience(obs: Observation, pod: OwnPod) -> float:
 
 def _requests_nodes(obs: Observation, pod: OwnPod) -> bool:
     """Whether no node was chosen for the pod, and the pods with a node do not make the minimum."""
-    placed = sum(member.node is not None for member in obs.live)
-    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.min_replicas
+    placed = sum(member.node is not None for member in obs.members)
+    return obs.job.provisioning is not None and pod.node is None and placed < obs.spec.minimum
 
 
 def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: RetryCause, why: str) -> Observation:
@@ -134,17 +138,17 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
 
     Beside pods that the scheduler cannot place, fewer than the minimum stay, too.
 
-    The next try of a larger size, or of any if none is left, comes after `WAITS`, and longer by up to half, so that two
-    jobs in each other's way do not try together for ever. If no new node came, sizes are tried meanwhile, and only new
-    nodes are not requested. Tries that the scheduler placed nowhere are counted by themselves (139).
+    The failed size, or any size if no pod is left, is tried again after `WAITS` plus up to half, by the job's uid, so
+    that two competing jobs do not retry in step. If no new node came, sizes are tried meanwhile, and only new nodes are
+    not requested. Tries whose pods the scheduler placed nowhere are counted by themselves (139).
     """
-    before, unplaced = obs.status.retry, cause is RetryCause.UNSCHEDULABLE
+    before, unplaced = obs.status.failed_size, cause is RetryCause.UNSCHEDULABLE
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.min_replicas) or left[0].role != ROLE_MASTER
+    goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
-    retry = Retry(
+    failed = Retry(
         reason=why,
         not_before=at(now + wait),
         attempt=attempt,
@@ -152,9 +156,9 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
-    status = obs.status.model_copy(update={"retry": retry, "replicas": len(left)})
+    status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
     event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
     if goes:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
-    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.live if pod not in left))
-    return replace(obs, status=status, live=left, to_delete=to_delete, commit=True, events=(*obs.events, event))
+    to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members if pod not in left))
+    return replace(obs, status=status, members=left, to_delete=to_delete, commit=True, events=(*obs.events, event))

@@ -51,26 +51,26 @@ def warn(obs: Observation, now: float) -> Observation:
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
     """Each condition that is True, with its reason and its message."""
     job = obs.job
-    if obs.kept_nodes and job.around.disruption is not None:
-        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.around.disruption.message
+    if obs.kept_nodes and job.context.disruption is not None:
+        yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.context.disruption.message
     elif obs.training_nodes:
         yield ConditionType.NODES_UNREACHABLE, "StillTraining", _still_training(obs)
-    if job.around.uncounted:
-        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.around.uncounted
-    reason, text = job.around.ignored_priority
+    if job.context.uncounted:
+        yield ConditionType.DEVICES_NOT_COUNTED, "DynamicResourceAllocation", job.context.uncounted
+    reason, text = job.context.ignored_priority
     if reason:
         yield ConditionType.PRIORITY_IGNORED, reason, text
     if job.unknown_fields:
         yield ConditionType.FIELDS_IGNORED, "NoSuchField", job.unknown_fields
     if flags := job.unused_flags or _flags_of_its_command(obs):
         yield ConditionType.FLAGS_NOT_USED, "SetByOperator", flags
-    if job.around.left_out:
-        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.around.left_out
+    if job.context.left_out:
+        yield ConditionType.POD_PRIORITY_IGNORED, "PodsNeverPreempt", job.context.left_out
     given_up = _given_up(obs)
     if given_up:
         yield ConditionType.PODS_GIVEN_UP, "CannotBeEnded", given_up
-    known, retry = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.retry
-    if known is not None and retry is not None and retry.cause is RetryCause.PODS_NOT_STARTED:
+    known, failed = obs.status.condition(ConditionType.PODS_NOT_STARTED), obs.status.failed_size
+    if known is not None and failed is not None and failed.cause is RetryCause.PODS_NOT_STARTED:
         yield ConditionType.PODS_NOT_STARTED, known.reason, known.message
     if held := why_held(obs.status):
         yield ConditionType.FLAPPING, SizeReason.CHANGED_TOO_OFTEN, held
@@ -101,6 +101,6 @@ def _given_up(obs: Observation) -> str:
     report = report_of(obs)
     if not report or not report.given_up:
         return ""
-    node_of = {pod.name: pod.node for pod in obs.live}
+    node_of = {pod.name: pod.node for pod in obs.members}
     named = "; ".join(f"{name} on node {node_of[name]}: {why}" for name, why in report.given_up if name in node_of)
     return f"{named}. The others go on without it. Reboot the node: the pod may not end before." if named else ""

@@ -35,7 +35,8 @@ def not_ahead(status: JobStatus, now: float) -> JobStatus:
     ):
         status = _cut(status, name, latest=now)
     parts = {
-        "retry": status.retry and _cut(status.retry, "not_before", latest=now + _longest(status.retry)),
+        "retry": _no_later(status.retry, now),
+        "failed_size": _no_later(status.failed_size, now),
         "training": status.training and _cut(status.training, "last_updated_time", latest=now),
         "history": [_cut(change, "time", latest=now) for change in status.history],
         "conditions": [_cut(condition, "last_transition_time", latest=now) for condition in status.conditions],
@@ -54,8 +55,10 @@ def _cut(part: Part, name: str, *, latest: float) -> Part:
     return part if time == written else part.model_copy(update={name: at(time)})
 
 
-def _longest(retry: Retry) -> float:
-    """The most seconds that this try waits after a failure, or for pods that could not be had (by half longer)."""
-    if retry.starts_over:
-        return doubled(1, MAX_BACKOFF_SECONDS, retry.attempt) + 1
-    return 1.5 * doubled(*WAITS[retry.cause], retry.attempt)
+def _no_later(retry: Retry | None, now: float) -> Retry | None:
+    """The try, no later than it can be: pods that could not be had wait by half longer than `WAITS`."""
+    if retry is None:
+        return None
+    waits = WAITS.get(retry.cause)
+    longest = 1.5 * doubled(*waits, retry.attempt) if waits else doubled(1, MAX_BACKOFF_SECONDS, retry.attempt) + 1
+    return _cut(retry, "not_before", latest=now + longest)

@@ -1,8 +1,8 @@
 """Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
 parent.
 
-If policies contradict each other, the older one wins, whatever their order, and their statuses say so. A policy whose
-parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
+If policies contradict each other, the older one wins, of one age the first by name (177), and their statuses say so. A
+policy whose parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team, by_age
 from elastic_operator.plan.facts.text import listed
 
 
@@ -19,7 +19,7 @@ from elastic_operator.plan.facts.text import listed
 class Policy:
     """A quota policy as stored. `invalid` says in words why its spec could not be read; `spec` is then None.
 
-    `fault` says why it is set aside after an error of the operator's own (88). Its `spec` is then the last good one.
+    `fault` says why it is quarantined after an error of the operator's own (88). Its `spec` is then the last good one.
     """
 
     uid: str
@@ -96,9 +96,9 @@ def resolve(
     order.
     """
     problems = _Problems()
-    by_age = sorted(policies, key=lambda policy: (policy.created, policy.uid))
-    readable = tuple(_readable(by_age, problems))
-    parents = _parents(readable, {policy.name for policy in by_age}, problems)
+    stored = sorted(policies, key=by_age)
+    readable = tuple(_readable(stored, problems))
+    parents = _parents(readable, {policy.name for policy in stored}, problems)
     team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
     ceilings = {p.name: p.spec.reclaim.grace_period_seconds for p in readable}
@@ -160,20 +160,22 @@ def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _
 
 
 def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the oldest of a circle, put it at the top, and note the problem for all of the circle."""
+    """If the policy is the first of a circle by age, put it at the top, and note the problem for all of the circle."""
     circle = _circle(oldest.name, parents)
     if not circle:
         return
     del parents[oldest.name]
     chain = " -> ".join((*circle, oldest.name))
-    for policy in policies:
-        if policy.name in circle:
-            problems.add(
-                policy.uid,
-                "CircularParents",
-                f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
-                f" of one of them. Until then {oldest.name!r}, the oldest, is taken to have none.",
-            )
+    members = [policy for policy in policies if policy.name in circle]
+    is_alone = sum(policy.created == oldest.created for policy in members) == 1
+    which = "the oldest" if is_alone else "of the oldest the first by name"
+    for policy in members:
+        problems.add(
+            policy.uid,
+            "CircularParents",
+            f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
+            f" of one of them. Until then {oldest.name!r}, {which}, is taken to have none.",
+        )
 
 
 def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ def _owners(
     policies: Sequence[_Readable], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
 ) -> dict[str, str]:
     """The policy of each covered namespace."""
-    owners: dict[str, str] = {}
+    owners: dict[str, _Readable] = {}
     for policy in policies:
         if policy.name in parents:
             _refuse_namespaces(policy, problems)
@@ -197,12 +199,13 @@ def _owners(
         wanted = _wanted(policy.spec, namespaces)
         taken: dict[str, list[str]] = {}
         for namespace in wanted:
-            owner = owners.setdefault(namespace, policy.name)
-            if owner != policy.name:
-                taken.setdefault(owner, []).append(namespace)
-        for owner, lost in taken.items():
-            problems.add(policy.uid, "Conflict", _conflict(owner, lost))
-    return owners
+            owner = owners.setdefault(namespace, policy)
+            if owner is not policy:
+                taken.setdefault(owner.name, []).append(namespace)
+        for name, lost in taken.items():
+            is_older = owners[lost[0]].created < policy.created
+            problems.add(policy.uid, "Conflict", _conflict(name, lost, is_older=is_older))
+    return {namespace: owner.name for namespace, owner in owners.items()}
 
 
 def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
@@ -225,11 +228,14 @@ def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
     return sorted(chosen.union(spec.namespaces))
 
 
-def _conflict(owner: str, namespaces: Sequence[str]) -> str:
+def _conflict(owner: str, namespaces: Sequence[str], *, is_older: bool) -> str:
     one = len(namespaces) == 1
+    whose = f"the older policy {owner!r}"
+    if not is_older:
+        whose = f"policy {owner!r}, which is as old as this one and the first by name"
     return (
-        f"{'namespace' if one else 'namespaces'} {listed(namespaces)}: {'belongs' if one else 'belong'} to the older"
-        f" policy {owner!r}, and to one policy only; remove {'it' if one else 'them'} from spec.namespaces or"
+        f"{'namespace' if one else 'namespaces'} {listed(namespaces)}: {'belongs' if one else 'belong'} to {whose},"
+        f" and to one policy only; remove {'it' if one else 'them'} from spec.namespaces or"
         " spec.namespaceSelector of one of the two."
     )
 
@@ -247,7 +253,6 @@ def _team(policy: _Readable, parent: str | None, flavors: Collection[str], probl
         )
     return Team(
         name=policy.name,
-        uid=policy.uid,
         created=policy.created,
         parent=parent,
         quotas={quota.name: _quota(quota) for quota in spec.flavors if quota.name in flavors},

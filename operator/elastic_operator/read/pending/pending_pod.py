@@ -14,20 +14,20 @@ import msgspec
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.plan.facts.job_shape import job_shape
-from elastic_operator.plan.facts.pod_shape import VolumeFacts, kept_from, shape_of
+from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.pending.gang_key import may_be_split
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"
-RESTS = "nodes were kept for it in vain"
+KEPT_FOR_NOTHING = "nodes were kept for it in vain"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
 """What is known of the claims of a namespace that have these names."""
 
 
-class Rest(NamedTuple):
+class PodBackoff(NamedTuple):
     """Until when (epoch seconds) nothing is tried for a pod, and why."""
 
     until: float
@@ -40,7 +40,7 @@ class PodContext(NamedTuple):
     """
 
     nominated: str
-    rest: Rest | None
+    backoff: PodBackoff | None
     volumes: VolumeFacts
 
 
@@ -48,23 +48,23 @@ def pending_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
     """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
-    if not _is_ours_to_help(pod, reserved, context.nominated, settings):
+    holds, nominated = reserved.holds(now), context.nominated if not reserved.node else ""
+    if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
-    meta, rest = pod.metadata, context.rest
+    meta, backoff = pod.metadata, context.backoff
     own = job_shape(shape := _shape(pod, context.volumes, settings), shape, flavors=settings.gpu_flavors)
-    avoided, holds = reserved.avoided(now), reserved.holds(now)
+    avoided = reserved.avoided(now)
     left = reserved.ran_out(now) if reserved.has_run_out(now) else reserved
-    if left.rests(now):
-        rest = max(rest or Rest(0.0, ""), Rest(left.rests_until, RESTS))
-    times = [*avoided.values(), *([reserved.until] if holds else []), *([rest.until] if rest else [])]
-    nominated = context.nominated if not reserved.node else ""
-    unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else rest, now), "")
+    if left.backs_off(now):
+        backoff = max(backoff or PodBackoff(0.0, ""), PodBackoff(left.rests_until, KEPT_FOR_NOTHING))
+    times = [*avoided.values(), *([reserved.until] if holds else []), *([backoff.until] if backoff else [])]
+    unplannable = next(_problems(own.master, own.flavor_problem, None if holds or nominated else backoff, now), "")
     pending = PendingPod(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         created=convert.epoch(meta.creation_timestamp or ""),
-        shape=kept_from(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
+        shape=excluding_nodes(own.master, sorted(avoided if holds else {*avoided, reserved.node} - {""})),
         flavor=own.flavor,
         priority=pod.spec.priority or 0,
         nominated=nominated,
@@ -77,12 +77,15 @@ def pending_pod_of(
     return pending, min((time for time in times if time > now), default=inf)
 
 
-def _is_ours_to_help(pod: objects.Pod, reserved: Reservation, nominated: str, settings: Settings) -> bool:
-    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node promised. Gated pods are not helped."""
+def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
+    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node `promised`. Gated pods are not helped.
+
+    If a reservation ran out and there are free GPUs, something else keeps the pod from them: more would not help.
+    """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
         return False
-    if reserved.node or nominated:
+    if promised:
         return True
     message = convert.unschedulable(pod)
     return any(f"Insufficient {resource}" in message for resource in settings.gpu_resources)
@@ -95,14 +98,14 @@ def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodSha
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 
 
-def _problems(shape: PodShape, flavor_problem: str, rest: Rest | None, now: float) -> Iterator[str]:
+def _problems(shape: PodShape, flavor_problem: str, backoff: PodBackoff | None, now: float) -> Iterator[str]:
     """Why no place can be planned for the pod."""
     if shape.unpinned_because:
         yield shape.unpinned_because
     if flavor_problem:
         yield flavor_problem
-    if rest is not None and now < rest.until:
-        yield rest.why
+    if backoff is not None and now < backoff.until:
+        yield backoff.why
 
 
 def may_evict(pod: objects.Pod) -> bool:

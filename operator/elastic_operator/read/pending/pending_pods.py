@@ -16,12 +16,19 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.read.bulkhead import Bulkhead
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
-from elastic_operator.read.pending.pending_pod import PodContext, Rest, Volumes, claims_of, may_evict, pending_pod_of
+from elastic_operator.read.pending.pending_pod import (
+    PodBackoff,
+    PodContext,
+    Volumes,
+    claims_of,
+    may_evict,
+    pending_pod_of,
+)
 from elastic_operator.read.pending.whole_gangs import WholeGangs
+from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
@@ -56,7 +63,7 @@ class PendingPods:
     be written again. `again_at` is when (epoch seconds) any of this changes without any other change.
 
     Args:
-        rest: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
+        backoff: Until when (epoch seconds) nothing is tried for a pod (uid), and why; None to try.
         makes_way: Whether pods on that node are about to be deleted for a pending pod.
     """
 
@@ -68,12 +75,12 @@ class PendingPods:
         nodes: Store[objects.Node],
         clock: ServerClock,
         volumes: Volumes,
-        bulkhead: Bulkhead,
-        rest: Callable[[str], Rest | None] = lambda _: None,
+        quarantine: Quarantine,
+        backoff: Callable[[str], PodBackoff | None] = lambda _: None,
         makes_way: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._ledger, self._settings, self._nodes, self._bulkhead = ledger, settings, nodes, bulkhead
-        self._clock, self._volumes, self._rest, self._makes_way = clock, volumes, rest, makes_way
+        self._ledger, self._settings, self._nodes, self._quarantine = ledger, settings, nodes, quarantine
+        self._clock, self._volumes, self._backoff, self._makes_way = clock, volumes, backoff, makes_way
         self._waiting: dict[str, _Waiting] = {}
         self._gangs, self._places = WholeGangs(), GangPlaces()
         self._all: tuple[PendingPod, ...] = ()
@@ -108,8 +115,12 @@ class PendingPods:
         return self._all
 
     def _note_bound(self, before: Mapping[str, _Waiting], uids: Set[str], now: float) -> None:
-        """Note which pods of gangs have a node since the last look, and which node was kept for them; `uids` wait
-        still.
+        """Note which pods of gangs were bound since the last look, and which node was kept for each of them.
+
+        Args:
+            before: The waiting pods of the last look, by uid.
+            uids: The pods that still wait.
+            now: Epoch seconds.
         """
         for uid in before.keys() - uids:
             waiting, node = before[uid], self._ledger.bound_to(uid)
@@ -124,9 +135,10 @@ class PendingPods:
     def _renewable(self, now: float) -> tuple[tuple[objects.Pod, Reservation], ...]:
         """The pods whose nomination is needed now.
 
-        kube-scheduler takes a nomination away at each try in vain, and then tries all other pods again (45). While pods
-        have to leave the node, such tries follow each other: only a pod that has no place yet could take the room, or
-        kube-scheduler make other room by itself for a pod that is above others.
+        kube-scheduler removes the nomination of a pod at each failed try, and then tries all other pods again (45).
+        Renewed nominations would therefore cause one try after the other while pods still leave the node. So meanwhile
+        a nomination is renewed only if it protects something: if another pod without a node could take the room, or
+        kube-scheduler could preempt elsewhere for this pod.
         """
         rivals = any(not waiting.reserved.node for waiting in self._waiting.values())
         renewable = (waiting for waiting in self._waiting.values() if is_renewable(waiting.pod, waiting.reserved, now))
@@ -138,9 +150,9 @@ class PendingPods:
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
         """After a pass in which these pods (uids) got places; see `WholeGangs.note_served`."""
-        rest_first = self._gangs.note_served(uids, tried, now)
+        first_backoffs = self._gangs.note_served(uids, tried, now)
         self.again_at = min(self.again_at, self._gangs.again_at)
-        return rest_first
+        return first_backoffs
 
     def read_ahead(self, now: float) -> Iterator[None]:
         """Read new or changed pods, one at a step, if there are many of them (91). The next look remembers them."""
@@ -155,12 +167,12 @@ class PendingPods:
         return waiting is not None and waiting.pod is pod
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
-        """The pod at the last look; None while it is set aside: nothing is done for it, and nothing is
+        """The pod at the last look; None while it is quarantined: nothing is done for it, and nothing is
         taken back (88).
         """
         meta = pod.metadata
         name = f"{meta.namespace}/{meta.name}"
-        return self._bulkhead.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
+        return self._quarantine.attempt("pod", meta.uid, name, lambda: self._look_at(pod, before, now))
 
     def _look_at(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting:
         context = self._context(pod)
@@ -181,7 +193,7 @@ class PendingPods:
         meta, nominated = pod.metadata, pod.status.nominated_node_name
         is_there = bool(nominated) and self._nodes.named(nominated) is not None
         return PodContext(
-            nominated if is_there else "", self._rest(meta.uid), self._volumes(meta.namespace, claims_of(pod))
+            nominated if is_there else "", self._backoff(meta.uid), self._volumes(meta.namespace, claims_of(pod))
         )
 
     def _prolonged(

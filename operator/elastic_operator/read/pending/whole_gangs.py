@@ -4,9 +4,9 @@ Nothing says how many pods a gang will have. A controller creates them one by on
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
 pods.
 
-To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing rests: for
-a second per 32 pods at first, twice as long each time, and a minute at most. Pods that are held back get free room as
-if each were on its own, and no pod goes for them.
+To find that there is no room for a large gang takes a plan for most of its pods. So a gang that got nothing backs off:
+for a second per 32 pods at first, twice as long each time, and a minute at most. Pods of a gang that backs off may use
+free room one by one; nothing is preempted for them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ SETTLED_SECONDS = 1.0
 MAX_GROWING_SECONDS = 10.0
 """A gang may grow for this long without a second's pause. Then the pods that are there are served."""
 MAX_GANG_PODS = 1_000
-PODS_A_SECOND, MAX_GANG_REST_SECONDS = 32, 60.0
+PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """The pods (uids) that wait, and when (epoch seconds) it began to grow, for the first time or again, and last grew.
+    """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    It `rests` until then (epoch seconds); `times` is how often in a row it has rested.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff_until`: until when
+    it backs off. `times`: how often in a row it has backed off.
     """
 
     uids: frozenset[str]
     first: float
     grown: float
-    rests: float = 0.0
+    backoff_until: float = 0.0
     times: int = 0
 
 
@@ -56,8 +57,8 @@ class WholeGangs:
     def without_unsettled(
         self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
     ) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, at rest, or
-        not whole.
+        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, in
+        back-off, or not whole.
 
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
@@ -75,37 +76,39 @@ class WholeGangs:
                 gang = replace(gang, uids=frozenset(pods), grown=now, first=now if anew else gang.first)
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
-            self.again_at = min(self.again_at, *(ceil(time) for time in (settled_at, gang.rests) if now < time), inf)
+            self.again_at = min(
+                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff_until) if now < time), inf
+            )
             can_be_served = now >= settled_at and _can_be_served(pods.values())
-            rests = can_be_served and now < gang.rests <= now + MAX_GANG_REST_SECONDS + 1
-            is_planned = can_be_served and not rests
+            backs_off = can_be_served and now < gang.backoff_until <= now + MAX_GANG_BACKOFF_SECONDS + 1
+            is_planned = can_be_served and not backs_off
             if is_planned:
                 self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised)
             for uid, pod in pods.items() if not is_planned or len(pods) == 1 else ():
-                if pod is not None and (rests or not pod.promised):
-                    takes = pod.takes and is_planned
-                    self._instead[uid] = _alone(pod, takes=takes, before=instead_before.get(uid))
+                if pod is not None and (backs_off or not pod.promised):
+                    may_preempt = pod.may_preempt and is_planned
+                    self._instead[uid] = _alone(pod, may_preempt=may_preempt, before=instead_before.get(uid))
         return {uid: held for uid, (_, held) in self._instead.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none rest.
+        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none back off.
 
-        Returns the waiting pods (uids) of each gang that rests for the first time in a row.
+        Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
-        rest_first = []
+        first_backoffs = []
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
                 self._gangs[name] = replace(gang, times=0)
             elif name in tried:
-                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_REST_SECONDS, gang.times + 1)
-                self._gangs[name] = replace(gang, rests=ceil(now + seconds), times=gang.times + 1)
+                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS, gang.times + 1)
+                self._gangs[name] = replace(gang, backoff_until=ceil(now + seconds), times=gang.times + 1)
                 self.again_at = min(self.again_at, ceil(now + seconds))
-                rest_first += [pods] if not gang.times else []
+                first_backoffs += [pods] if not gang.times else []
             else:  # there were too many for one pass
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
-        return rest_first
+        return first_backoffs
 
 
 def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
@@ -121,9 +124,9 @@ def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
 
 
 def _alone(
-    pod: PendingPod, *, takes: bool, before: tuple[PendingPod, PendingPod] | None
+    pod: PendingPod, *, may_preempt: bool, before: tuple[PendingPod, PendingPod] | None
 ) -> tuple[PendingPod, PendingPod]:
     """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
-    if before is not None and before[0] is pod and before[1].takes is takes:
+    if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
         return before
-    return pod, replace(pod, gang="", takes=takes)
+    return pod, replace(pod, gang="", may_preempt=may_preempt)

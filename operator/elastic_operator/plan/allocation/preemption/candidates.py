@@ -1,4 +1,4 @@
-"""Which pods may go for a taker: the units that go together, what each costs, and which goes first.
+"""Which pods may go for a preemptor: the units that go together, what each costs, and which goes first.
 
 Within a team, a minimum may take what other jobs have above their minima, whole jobs of strictly lower priority, and
 whole jobs whose turn is over. From another team it may take the same, and whole jobs of any priority, provided that it
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from elastic_operator.plan.allocation.accounts import Account
-from elastic_operator.plan.allocation.alike import alike
-from elastic_operator.plan.allocation.entry import Entry, Seat
-from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import equivalence_key
+from elastic_operator.plan.allocation.preemption.rules import Preemption
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.roles import leaving_order
 from elastic_operator.plan.facts.snapshot import Load, Member
@@ -28,8 +29,8 @@ class Cost(IntEnum):
     """The kinds of units, the cheapest first."""
 
     OWN = 0
-    """A worker of the taker itself beyond its minimum, when its master is missing."""
-    RESERVED = 1
+    """A worker of the preemptor itself beyond its minimum, when its master is missing."""
+    HELD_SEAT = 1
     """A seat that is held for a job that has waited too long (37)."""
     SURPLUS = 2
     """A worker above its job's minimum."""
@@ -80,54 +81,59 @@ class Unit:
         return -self.entry.rank, is_master, -index
 
 
-def strength(unit: Unit, taking: Taking | None) -> tuple[float, ...]:
+def strength(unit: Unit, preemption: Preemption | None) -> tuple[float, ...]:
     """Sort key: cheap kinds first, then the team with the highest share value, then the weakest."""
-    value = taking.share_value(unit.entry.account) if taking and unit.entry.account else -1.0
+    value = preemption.share_value(unit.entry.account) if preemption and unit.entry.account else -1.0
     return unit.cost, -value, *unit.weakness
 
 
 class Candidates:
-    """What one taker that lacks `need` GPUs may preempt."""
+    """What one preemptor that lacks `need` GPUs may preempt."""
 
     def __init__(
-        self, state: AllocationState, taker: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
+        self, state: AllocationState, preemptor: Entry, need: int, *, growing: bool = False, most: Cost = Cost.JOB
     ) -> None:
-        self._state, self._taker, self._growing, self._most = state, taker, growing, most
-        taking = self.taking(need) if state.snapshot.reclaiming else None
-        self._givers = taking.givers(state.roster.by_account) if taking else frozenset[Account]()
+        self._state, self._preemptor, self._growing, self._most = state, preemptor, growing, most
+        preemption = self.preemption(need) if state.snapshot.reclaiming else None
+        self._victim_accounts = (
+            preemption.victim_accounts(state.queues.by_account) if preemption else frozenset[Account]()
+        )
 
     @property
     def kind(self) -> tuple[bool, Cost]:
         """Whether the GPUs are for growth, and the highest cost of any unit."""
         return self._growing, self._most
 
-    def taking(self, need: int) -> Taking | None:
-        """A try to take that many GPUs from other teams; None for a taker that wants none."""
-        account = self._taker.account
-        return Taking(account, need, growing=self._growing) if account else None
+    def preemption(self, need: int) -> Preemption | None:
+        """A try to take that many GPUs from other teams; None for a preemptor that wants none."""
+        account = self._preemptor.account
+        return Preemption(account, need, growing=self._growing) if account else None
 
     def any(self) -> bool:
         """Whether there may be anything to preempt; False is certain."""
-        if self._givers:
+        if self._victim_accounts:
             return True
-        team = [] if self._growing else self._state.roster.by_team[self._taker.team]
-        return any(gives_within_team(self._state, entry, self._taker) for entry in team)
+        team = [] if self._growing else self._state.queues.by_team[self._preemptor.team]
+        return any(gives_within_team(self._state, entry, self._preemptor) for entry in team)
 
     def hosts(self) -> set[int]:
         """The nodes on which there may be anything to preempt."""
-        state, accounts = self._state, self._givers
-        entries = [entry for account in accounts for entry in state.roster.by_account[account]]
-        entries += [] if self._growing else state.roster.by_team[self._taker.team]
+        state, accounts = self._state, self._victim_accounts
+        entries = [entry for account in accounts for entry in state.queues.by_account[account]]
+        entries += [] if self._growing else state.queues.by_team[self._preemptor.team]
         return {node for entry in entries if entry.size and self._may_give(entry) for node in entry.near}
 
-    def weakest_first(self, taking: Taking, gpus: int) -> list[Entry]:
+    def weakest_first(self, preemption: Preemption, gpus: int) -> list[Entry]:
         """Jobs of other teams that can spare a worker with that many GPUs, in the order in which they give."""
         entries = [
-            c for account in self._givers for c in self._state.roster.by_account[account] if c.worker.gpus >= gpus
+            c
+            for account in self._victim_accounts
+            for c in self._state.queues.by_account[account]
+            if c.worker.gpus >= gpus
         ]
-        able = [c for c in entries if c.spare and c.complete and c.team != self._taker.team]
+        able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-taking.share_value(c.account) if c.account else 0.0, -c.rank))
+        return sorted(able, key=lambda c: (-preemption.share_value(c.account) if c.account else 0.0, -c.rank))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each by itself. The caller checks again which of them may go together."""
@@ -142,7 +148,7 @@ class Candidates:
 
     def under(self, account: Account) -> list[Entry]:
         """The jobs that are charged to that account, directly or below it, and may give something."""
-        charged = (c for c in self._state.roster.entries if c.account and account in c.account.path)
+        charged = (c for c in self._state.queues.entries if c.account and account in c.account.path)
         return [entry for entry in charged if entry.size and self._may_give(entry)]
 
     def singles(self, entry: Entry) -> list[Unit]:
@@ -156,30 +162,30 @@ class Candidates:
         unit = self._whole(entry, members, seats, besides=len(self._singles(entry, members, seats)))
         return unit if unit and unit.cost <= self._most else None
 
-    def may_go(self, unit: Unit, taking: Taking | None) -> bool:
-        """Whether the taker may take the unit after what it has taken so far."""
-        if self._in_team(unit.entry) or unit.entry.account is None or taking is None:
+    def may_go(self, unit: Unit, preemption: Preemption | None) -> bool:
+        """Whether the preemptor may take the unit after what it has taken so far."""
+        if self._in_team(unit.entry) or unit.entry.account is None or preemption is None:
             return True
         ends_job = unit.cost is Cost.JOB
-        return taking.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
+        return preemption.may(unit.entry.account, unit.gpus, not_yet_held=unit.not_yet_held, ends_job=ends_job)
 
     def _in_team(self, entry: Entry) -> bool:
-        return entry.team == self._taker.team
+        return entry.team == self._preemptor.team
 
     def _may_give(self, entry: Entry) -> bool:
         """Whether anything of that job may go at all."""
-        taker = self._taker
-        if entry is taker:
+        preemptor = self._preemptor
+        if entry is preemptor:
             return not self._growing
         if entry.is_pending_pod:
-            return bool(entry.seats) and not entry.promised_node and entry.account in self._givers
-        if not entry.demand.preemptible or (taker.is_pending_pod and not self._state.snapshot.reclaiming):
+            return bool(entry.seats) and not entry.promised_node and entry.account in self._victim_accounts
+        if not entry.demand.preemptible or (preemptor.is_pending_pod and not self._state.snapshot.reclaiming):
             return False
-        if taker.has_kube_scheduler_preempt(entry):
+        if preemptor.has_kube_scheduler_preempt(entry):
             return False
         if self._in_team(entry):
             return not self._growing
-        return entry.account in self._givers
+        return entry.account in self._victim_accounts
 
     def _units(self, entry: Entry, members: Iterable[Member], seats: Sequence[Seat]) -> Iterator[Unit]:
         """The units of a job among these pods, in the order in which they go."""
@@ -195,28 +201,28 @@ class Candidates:
         singles = [_of_seat(entry, s) for s in seats if s.role == ROLE_WORKER] + [
             self._of_member(entry, m) for m in workers
         ]
-        if entry is self._taker:
+        if entry is self._preemptor:
             own = singles[: entry.spare if not entry.has_master else 0]
             return [replace(unit, cost=Cost.OWN) for unit in own if unit.members]
         if entry.complete:
             return singles[: entry.spare]
-        if entry.saves_up:
-            goes = not self._in_team(entry) or entry.demand.priority < self._taker.demand.priority
-            return [replace(_of_seat(entry, seat), cost=Cost.RESERVED) for seat in seats] if goes else []
+        if entry.holds_seats:
+            goes = not self._in_team(entry) or entry.demand.priority < self._preemptor.demand.priority
+            return [replace(_of_seat(entry, seat), cost=Cost.HELD_SEAT) for seat in seats] if goes else []
         return [] if entry.served else [replace(unit, cost=Cost.INCOMPLETE) for unit in singles]
 
     def _whole(self, entry: Entry, members: Sequence[Member], seats: Sequence[Seat], *, besides: int) -> Unit | None:
         """The unit of all pods of the job, if more of it is here than what goes one by one."""
-        if entry is self._taker or besides >= len(members) + len(seats):
+        if entry is self._preemptor or besides >= len(members) + len(seats):
             return None
         if entry.complete:
             return self._of_all(Cost.JOB, entry, members, seats) if self._may_go_whole(entry) else None
-        return None if entry.saves_up or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
+        return None if entry.holds_seats or entry.served else self._of_all(Cost.INCOMPLETE_JOB, entry, members, seats)
 
     def _may_go_whole(self, entry: Entry) -> bool:
         if self._in_team(entry):
-            return _yields_to(self._state, entry, self._taker)
-        if not self._state.may_take_whole_jobs(self._taker):
+            return _yields_to(self._state, entry, self._preemptor)
+        if not self._state.may_preempt_whole_jobs(self._preemptor):
             return False
         least = entry.account.team.min_runtime_seconds if entry.account and entry.kept else 0
         return not entry.demand.running_since or self._state.now >= entry.demand.running_since + least
@@ -230,39 +236,41 @@ class Candidates:
         return Unit(cost, entry, tuple(members), tuple(seats), held + coming, held)
 
 
-def gives_within_team(state: AllocationState, entry: Entry, taker: Entry) -> int:
+def gives_within_team(state: AllocationState, entry: Entry, preemptor: Entry) -> int:
     """The GPUs that a job has to give for the minimum of another job of its team, or for its own."""
-    if entry is taker:
+    if entry is preemptor:
         return 0 if entry.has_master else entry.spare * entry.worker.gpus
     if not entry.demand.preemptible or not entry.size:
         return 0
-    if entry.saves_up and entry.demand.priority >= taker.demand.priority:
+    if entry.holds_seats and entry.demand.priority >= preemptor.demand.priority:
         return 0
     if not entry.complete:
         return 0 if entry.served else entry.gpus
-    return entry.gpus if _yields_to(state, entry, taker) else entry.spare * entry.worker.gpus
+    return entry.gpus if _yields_to(state, entry, preemptor) else entry.spare * entry.worker.gpus
 
 
-def given_within_team(state: AllocationState, taker: Entry) -> int:
-    """The GPUs that all jobs of the taker's team have to give for the taker's minimum."""
-    account = taker.account
-    assert account is not None, "called for takers that are charged for GPUs"
-    key = taker if taker.size else alike(state, taker)
+def given_within_team(state: AllocationState, preemptor: Entry) -> int:
+    """The GPUs that all jobs of the preemptor's team have to give for the preemptor's minimum."""
+    account = preemptor.account
+    assert account is not None, "called for preemptors that are charged for GPUs"
+    key = preemptor if preemptor.size else equivalence_key(state, preemptor)
     known = state.given.get(key)
     if known is None:
-        known = sum(gives_within_team(state, entry, taker) for entry in state.roster.by_account[account] if entry.size)
+        known = sum(
+            gives_within_team(state, entry, preemptor) for entry in state.queues.by_account[account] if entry.size
+        )
         state.given.put(key, known)
     return known
 
 
-def _yields_to(state: AllocationState, entry: Entry, taker: Entry) -> bool:
+def _yields_to(state: AllocationState, entry: Entry, preemptor: Entry) -> bool:
     """Whether a whole job goes for another one of its team: one of higher priority, or any if its own turn is over."""
-    if not state.may_take_whole_jobs(taker):
+    if not state.may_preempt_whole_jobs(preemptor):
         return False
-    if entry.demand.priority != taker.demand.priority:
-        return entry.demand.priority < taker.demand.priority
+    if entry.demand.priority != preemptor.demand.priority:
+        return entry.demand.priority < preemptor.demand.priority
     quantum = entry.account.team.quantum_seconds if entry.account else None
-    if quantum is None or not entry.demand.running_since or taker.kept:
+    if quantum is None or not entry.demand.running_since or preemptor.kept:
         return False
     return state.now >= entry.demand.running_since + quantum
 
@@ -271,10 +279,10 @@ def _of_seat(entry: Entry, seat: Seat) -> Unit:
     return Unit(Cost.SURPLUS, entry, (), (seat,), entry.requirements(seat.role).gpus, 0)
 
 
-def preempt_units(state: AllocationState, taker: Entry, units: Iterable[Unit]) -> None:
-    """Preempt the units for the taker."""
+def preempt_units(state: AllocationState, preemptor: Entry, units: Iterable[Unit]) -> None:
+    """Preempt the units for the preemptor."""
     for unit in units:
-        state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, taker)
+        state.victims.note(unit.entry, unit.entry.kept if unit.whole else unit.members, preemptor)
         if unit.whole:
             state.preempt_job(unit.entry)
             continue

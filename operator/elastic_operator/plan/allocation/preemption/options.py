@@ -1,8 +1,8 @@
-"""The options for the pods of one taker: which units would have to go from which node, the cheapest first.
+"""The options for the pods of one preemptor: which units would have to be evicted from which node, the cheapest first.
 
-While the taker, or another one like it, takes elsewhere, an option gets dearer and never cheaper. So options are found
-once for all takers that are alike. An option is checked again when pods go from its node, and when it is the cheapest
-left (44).
+While the preemptor, or a preemptor that is equivalent, preempts on other nodes, an option gets dearer and never
+cheaper. So options are found once for all preemptors that are equivalent. An option is checked again when pods are
+preempted on its node, and when it is the cheapest left (44).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.entry import Entry
+from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
-from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.rules import Preemption
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_worker.contract import ROLE_WORKER
 
@@ -32,48 +32,57 @@ class Option:
 
 
 class Options:
-    """All options for one taker, by the role of its pods."""
+    """All options for one preemptor, by the role of its pods."""
 
     def __init__(
-        self, state: AllocationState, taker: Entry, candidates: Candidates, *, only: int | None = None
+        self, state: AllocationState, preemptor: Entry, candidates: Candidates, *, only: int | None = None
     ) -> None:
-        self._state, self._taker, self._candidates, self._only = state, taker, candidates, only
+        self._state, self._preemptor, self._candidates, self._only = state, preemptor, candidates, only
         self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest option for one more pod; `need` are the GPUs that the taker still lacks, this pod's included."""
-        taking = self._candidates.taking(need)
+        """The cheapest option for one more pod; `need` are the GPUs that the preemptor still lacks, this pod's
+        included.
+        """
+        preemption = self._candidates.preemption(need)
         if role not in self._known:
-            quick = self._at_first_sight(role, taking) if self._only is None else None
+            quick = self._at_first_sight(role, preemption) if self._only is None else None
             if quick is not None:
                 return quick
-            self._known[role] = self._known_to_its_like(role, need, taking)
-        return self._first_that_still_is(self._known[role], role, taking)
+            self._known[role] = self._known_to_its_like(role, need, preemption)
+        return self._first_that_still_is(self._known[role], role, preemption)
 
-    def _known_to_its_like(self, role: str, need: int, taking: Taking | None) -> Found:
-        """The options found for a taker that is alike, if this taker has no pods of its own to give (44)."""
-        taker, known = self._taker, self._state.options
-        own = bool(taker.size) or self._only is not None
-        key = None if own else alike(self._state, taker), taker.requirements(role), need, self._candidates.kind
+    def _known_to_its_like(self, role: str, need: int, preemption: Preemption | None) -> Found:
+        """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
+        (44).
+        """
+        preemptor, known = self._preemptor, self._state.round.options
+        own = bool(preemptor.size) or self._only is not None
+        key = (
+            None if own else equivalence_key(self._state, preemptor),
+            preemptor.requirements(role),
+            need,
+            self._candidates.kind,
+        )
         if own or key not in known:
-            known[key] = self._look(role, taking)
+            known[key] = self._look(role, preemption)
         return known[key]
 
-    def _look(self, role: str, taking: Taking | None) -> Found:
-        nodes = self._taker.requirements(role).host_set & (
+    def _look(self, role: str, preemption: Preemption | None) -> Found:
+        nodes = self._preemptor.requirements(role).host_set & (
             self._candidates.hosts() if self._only is None else {self._only}
         )
-        options = (self._option(role, node, taking) for node in nodes)
+        options = (self._option(role, node, preemption) for node in nodes)
         found = [(option.price, option.node) for option in options if option is not None]
         heapify(found)
         return found
 
-    def _first_that_still_is(self, known: Found, role: str, taking: Taking | None) -> Option | None:
+    def _first_that_still_is(self, known: Found, role: str, preemption: Preemption | None) -> Option | None:
         while known:
             price, node = heappop(known)
             while known and known[0] == (price, node):
                 heappop(known)
-            option = self._option(role, node, taking)
+            option = self._option(role, node, preemption)
             if option is None:
                 continue
             heappush(known, (option.price, node))
@@ -81,16 +90,18 @@ class Options:
                 return option
         return None
 
-    def _at_first_sight(self, role: str, taking: Taking | None) -> Option | None:
-        """An option that none can beat: one worker of the weakest job goes, with no more GPUs than needed."""
-        requirements, board = self._taker.requirements(role), self._state.board
-        if not requirements.gpus or taking is None:
+    def _at_first_sight(self, role: str, preemption: Preemption | None) -> Option | None:
+        """An option that cannot be beaten: evict one worker of the weakest job, with no more GPUs than needed."""
+        requirements, board = self._preemptor.requirements(role), self._state.board
+        if not requirements.gpus or preemption is None:
             return None
         lacking = requirements.gpus - max((board.free_gpus(node) for node in requirements.hosts), default=0)
-        for entry in self._candidates.weakest_first(taking, lacking):
+        for entry in self._candidates.weakest_first(preemption, lacking):
             for node in (node for node in _as_they_leave(entry) if node in requirements.host_set):
                 option = (
-                    self._option(role, node, taking) if board.free_gpus(node) >= requirements.gpus - lacking else None
+                    self._option(role, node, preemption)
+                    if board.free_gpus(node) >= requirements.gpus - lacking
+                    else None
                 )
                 if (
                     option
@@ -101,18 +112,18 @@ class Options:
                     return option if option.units[0].cost is Cost.SURPLUS else None
         return None
 
-    def _option(self, role: str, node: int, taking: Taking | None) -> Option | None:
+    def _option(self, role: str, node: int, preemption: Preemption | None) -> Option | None:
         """The cheapest option on the node: the weakest units are added until the pod fits; then unneeded ones are
         dropped.
         """
-        state, taker, candidates = self._state, self._taker, self._candidates
-        if taker.is_pending_pod and _is_promised(state, node, taker):
+        state, preemptor, candidates = self._state, self._preemptor, self._candidates
+        if preemptor.is_pending_pod and _is_promised(state, node, preemptor):
             return None
         pool, chosen = list(candidates.on_node(node)), list[Unit]()
-        if not pool or not _fits_without(state, taker, role, node, pool):
+        if not pool or not _fits_without(state, preemptor, role, node, pool):
             return None
-        trial = taking.copy() if taking else None
-        while not (chosen and _fits_without(state, taker, role, node, chosen)):
+        trial = preemption.copy() if preemption else None
+        while not (chosen and _fits_without(state, preemptor, role, node, chosen)):
             able = [unit for unit in pool if candidates.may_go(unit, trial)]
             if not able:
                 return None
@@ -126,17 +137,17 @@ class Options:
                     (unit.held_gpus - sum(p.held_gpus for p in parts)),
                 )
                 trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
-        chosen = _needed(state, taker, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, taking, gang=bool(state.serving)))
+        chosen = _needed(state, preemptor, role, node, chosen)
+        return Option(node, tuple(chosen), _price(chosen, node, preemption, gang=bool(state.serving)))
 
 
-def _is_promised(state: AllocationState, node: int, taker: Entry) -> bool:
+def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     """Whether pods go there already for another pending pod (46).
 
     kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
-    others = (entry for entry, _ in state.seated[node] if entry is not taker and entry.is_pending_pod)
+    others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
     others = (entry for entry in others if not state.serving or entry.gang != state.serving)
     return any(other.promised_node or other.took for other in others)
 
@@ -149,23 +160,23 @@ def _as_they_leave(entry: Entry) -> Iterable[int]:
     )
 
 
-def _needed(state: AllocationState, taker: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
+def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chosen: list[Unit]) -> list[Unit]:
     for unit in chosen[::-1]:
         fewer = [one for one in chosen if one is not unit]
-        if fewer and _fits_without(state, taker, role, node, fewer):
+        if fewer and _fits_without(state, preemptor, role, node, fewer):
             chosen = fewer
     return chosen
 
 
-def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: bool) -> tuple[float, ...]:
+def _price(units: Sequence[Unit], node: int, preemption: Preemption | None, *, gang: bool) -> tuple[float, ...]:
     """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
     low priority.
 
-    For a gang, few GPUs lost come before that: it takes many nodes, and a job that ends with one node would lose its
-    parts on others for nothing (144).
+    For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
+    the job's pods on other nodes (144).
     """
-    worst = max(units, key=lambda unit: strength(unit, taking))
-    cost, value, *weakness = strength(worst, taking)
+    worst = max(units, key=lambda unit: strength(unit, preemption))
+    cost, value, *weakness = strength(worst, preemption)
     lost = sum(unit.held_gpus for unit in units), sum(len(unit.members) for unit in units)
     if worst.cost is Cost.JOB:
         first, then = (
@@ -175,7 +186,7 @@ def _price(units: Sequence[Unit], node: int, taking: Taking | None, *, gang: boo
     return cost, *lost, value, *weakness, node
 
 
-def _fits_without(state: AllocationState, taker: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
+def _fits_without(state: AllocationState, preemptor: Entry, role: str, node: int, units: Sequence[Unit]) -> bool:
     whole = {unit.entry for unit in units if unit.whole}
     loads = [load for unit in units if unit.whole or unit.entry not in whole for load in unit.loads]
-    return state.board.fits_without(taker.requirements(role), node, loads)
+    return state.board.fits_without(preemptor.requirements(role), node, loads)

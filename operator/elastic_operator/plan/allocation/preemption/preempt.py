@@ -1,17 +1,18 @@
 """Makes room for a job by preempting others: the cheapest option for each missing pod, for all of them or none.
 
 If a limit is in the way, room is made under the limit first. At the end of a round, each preempted pod is kept after
-all if its takers fit elsewhere.
+all if its preemptors fit elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastic_operator.plan.allocation.entry import Entry, Seat
+from elastic_operator.plan.allocation.board import Seat
+from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, preempt_units
-from elastic_operator.plan.allocation.preemption.offers import Offers
 from elastic_operator.plan.allocation.preemption.options import Options
+from elastic_operator.plan.allocation.preemption.victim_queue import VictimQueue
 from elastic_operator.plan.allocation.refusal import Rule
 from elastic_operator.plan.allocation.seating import find_seat, seat_all
 from elastic_operator.plan.allocation.state import AllocationState
@@ -20,7 +21,7 @@ from elastic_worker.contract import ROLE_MASTER
 
 
 def preempt(
-    state: AllocationState, taker: Entry, roles: Sequence[str], candidates: Candidates, *, only: int | None = None
+    state: AllocationState, preemptor: Entry, roles: Sequence[str], candidates: Candidates, *, only: int | None = None
 ) -> bool:
     """Seat pods of all these roles by preempting candidates. Returns False, with nothing changed, unless all fit.
 
@@ -28,53 +29,53 @@ def preempt(
     """
     if not candidates.any():
         return False
-    mark, took = state.journal.mark(), len(taker.took)
-    gpus = [taker.requirements(role).gpus for role in roles]
-    if _make_room_under_limits(state, taker, sum(gpus), candidates):
-        options = Options(state, taker, candidates, only=only)
-        done = all(_seat(state, taker, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
-        done = done and not state.refusal(taker, 0, Rule.LENDING)
-        went = (one.pod.uid for one in taker.took[took:])
-        if done and (state.serving or not state.victims.is_over_limit(taker, went)):  # a gang is limited as a whole
+    mark, took = state.journal.mark(), len(preemptor.took)
+    gpus = [preemptor.requirements(role).gpus for role in roles]
+    if _make_room_under_limits(state, preemptor, sum(gpus), candidates):
+        options = Options(state, preemptor, candidates, only=only)
+        done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
+        done = done and not state.refusal(preemptor, 0, Rule.LENDING)
+        went = (one.pod.uid for one in preemptor.took[took:])
+        if done and (state.serving or not state.victims.is_over_limit(preemptor, went)):  # a gang is limited as a whole
             return True
     state.undo_preemption(mark)
     return False
 
 
-def _make_room_under_limits(state: AllocationState, taker: Entry, need: int, candidates: Candidates) -> bool:
+def _make_room_under_limits(state: AllocationState, preemptor: Entry, need: int, candidates: Candidates) -> bool:
     """Preempt the weakest units under each limit that `need` more GPUs would pass."""
-    if taker.is_pending_pod:
+    if preemptor.is_pending_pod:
         return True
-    while refused := state.refusal(taker, need, Rule.LIMIT):
-        offers = Offers(candidates, refused.account)
-        while state.refusal(taker, need, Rule.LIMIT) == refused:
-            unit = offers.take_weakest(candidates.taking(need))
+    while refused := state.refusal(preemptor, need, Rule.LIMIT):
+        victim_queue = VictimQueue(candidates, refused.account)
+        while state.refusal(preemptor, need, Rule.LIMIT) == refused:
+            unit = victim_queue.take_weakest(candidates.preemption(need))
             if unit is None:
                 return False
-            preempt_units(state, taker, [unit])
+            preempt_units(state, preemptor, [unit])
     return True
 
 
-def _seat(state: AllocationState, taker: Entry, role: str, need: int, options: Options) -> bool:
+def _seat(state: AllocationState, preemptor: Entry, role: str, need: int, options: Options) -> bool:
     """Seat one pod; `need` are the GPUs that the job still lacks, this pod's included."""
-    seat = find_seat(state, taker, role) if _is_lent(state, taker, role) else None
+    seat = find_seat(state, preemptor, role) if _is_lent(state, preemptor, role) else None
     if seat is None:
         option = options.cheapest(role, need)
         if option is None:
             return False
-        preempt_units(state, taker, option.units)
+        preempt_units(state, preemptor, option.units)
         seat = Seat(role, option.node, ready=False)
-    state.seat(taker, seat)
+    state.seat(preemptor, seat)
     return True
 
 
-def _is_lent(state: AllocationState, taker: Entry, role: str) -> bool:
+def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
     """Whether the team may use an idle GPU, or it is kept for its owner."""
-    return state.refusal(taker, taker.requirements(role).gpus, Rule.LENDING) is None
+    return state.refusal(preemptor, preemptor.requirements(role).gpus, Rule.LENDING) is None
 
 
 def give_back(state: AllocationState) -> None:
-    """Keep each preempted pod after all, the strongest first, if its takers fit elsewhere."""
+    """Keep each preempted pod after all, the strongest first, if its preemptors fit elsewhere."""
     for entry in sorted(state.changed, key=lambda entry: entry.rank):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
             continue

@@ -1,7 +1,7 @@
 """Who may take GPUs from whom.
 
-A taker is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one of
-these holds for the taker with all that it wants:
+A preemptor is entitled to a pod of another team if that team uses more than its guarantee before the pod goes, and one
+of these holds for the preemptor with all that it wants:
 * It stays within its own guarantee.
 * It stays within its fair share, and the other team's share value does not end up below its own.
 * It wants its minimum and stays within its fair share, and the other team uses more than its fair share (33).
@@ -21,36 +21,38 @@ from elastic_operator.plan.allocation.accounts import Account, apart, share_valu
 Path = tuple[Account, ...]
 
 
-class Taking:
-    """One taker's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
+class Preemption:
+    """One preemptor's try: the GPUs that it still needs, whether it grows, and what it has chosen to take so far.
 
     An account has two figures: the GPUs that its pods hold, and the GPUs that are not yet held. The latter entitle
     another team to no pod (166).
     """
 
-    def __init__(self, taker: Account, need: int, *, growing: bool = False) -> None:
-        self.taker, self.need, self.growing = taker, need, growing
+    def __init__(self, preemptor: Account, need: int, *, growing: bool = False) -> None:
+        self.preemptor, self.need, self.growing = preemptor, need, growing
         self._pods: dict[Account, int] = {}
         self._not_yet_held: dict[Account, int] = {}
 
-    def copy(self) -> Taking:
+    def copy(self) -> Preemption:
         """A copy that goes on separately."""
-        other = Taking(self.taker, self.need, growing=self.growing)
+        other = Preemption(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
 
-    def take(self, giver: Account, *, pods: int, not_yet_held: int) -> None:
-        """Count that many GPUs of the giver as taken: those that pods hold, and those that are not yet held."""
-        for account in giver.path:
+    def take(self, victim_account: Account, *, pods: int, not_yet_held: int) -> None:
+        """Count that many GPUs of the victim account as taken: those that pods hold, and those that are not yet
+        held.
+        """
+        for account in victim_account.path:
             self._pods[account] = self._pods.get(account, 0) + pods
             self._not_yet_held[account] = self._not_yet_held.get(account, 0) + not_yet_held
 
-    def givers(self, accounts: Iterable[Account]) -> frozenset[Account]:
+    def victim_accounts(self, accounts: Iterable[Account]) -> frozenset[Account]:
         """The accounts from which it may take something, now or after it has taken from others."""
         if self._is_beyond_share():
             return frozenset()
         trial, found = self.copy(), set[Account]()
-        rest = [account for account in accounts if account is not self.taker and account.used > account.guaranteed]
+        rest = [account for account in accounts if account is not self.preemptor and account.used > account.guaranteed]
         while more := [account for account in rest if trial.may(account, 1, not_yet_held=True)]:
             found.update(more)
             rest = [account for account in rest if account not in found]
@@ -58,13 +60,13 @@ class Taking:
                 trial.take(account, pods=max(1, account.used - account.guaranteed), not_yet_held=0)
         return frozenset(found)
 
-    def may(self, giver: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
-        """Whether the taker may take a unit with that many GPUs from another team, after what it has taken so far.
+    def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
+        """Whether the preemptor may take a unit with that many GPUs from another team, after what it has taken so far.
 
         What is only planned counts as the team's use only if the unit is `not_yet_held` as a whole; taking it deletes
         no pod (166).
         """
-        ours, theirs = apart(self.taker, giver)
+        ours, theirs = apart(self.preemptor, victim_account)
         beyond_share = True
         for account in theirs:
             used = self._used(account) if not_yet_held else self._held(account)
@@ -85,25 +87,29 @@ class Taking:
         return self._stays_no_lower(ours, theirs, gpus, not_yet_held=not_yet_held)
 
     def _stays_no_lower(self, ours: Path, theirs: Path, gpus: int, *, not_yet_held: bool) -> bool:
-        """Whether the giver's share value without these GPUs is at least what the taker's will be, level by level."""
+        """Whether the victim account's share value without these GPUs is at least what the preemptor's will be,
+        level by level.
+        """
         for own, other in zip_longest(ours, theirs):
-            taker, giver = own or ours[-1], other or theirs[-1]
-            left = (self._used(giver) if not_yet_held else self._held(giver)) - gpus
-            if share_value(left, giver.share) < share_value(self._used(taker) + self.need, taker.share):
+            preemptor, victim_account = own or ours[-1], other or theirs[-1]
+            left = (self._used(victim_account) if not_yet_held else self._held(victim_account)) - gpus
+            if share_value(left, victim_account.share) < share_value(
+                self._used(preemptor) + self.need, preemptor.share
+            ):
                 return False
         return True
 
-    def share_value(self, giver: Account) -> float:
-        """The giver's share value where the two are apart; -1 within one team."""
-        _, theirs = apart(self.taker, giver)
+    def share_value(self, victim_account: Account) -> float:
+        """The victim account's share value where the two are apart; -1 within one team."""
+        _, theirs = apart(self.preemptor, victim_account)
         return share_value(self._used(theirs[0]), theirs[0].share) if theirs else -1.0
 
     def _is_beyond_share(self) -> bool:
-        """Whether the taker may take nothing from any other team, because it would be beyond its own fair share.
+        """Whether the preemptor may take nothing from any other team, because it would be beyond its own fair share.
 
         One of two shares is enough: its own, against other namespaces without a policy, or that of all of these (111).
         """
-        nearest = {self.taker, self.taker.outward[0]}
+        nearest = {self.preemptor, self.preemptor.outward[0]}
         return all(self._used(one) + self.need > max(one.share, one.guaranteed) for one in nearest)
 
     def _used(self, account: Account) -> int:

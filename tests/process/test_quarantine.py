@@ -8,83 +8,86 @@ from types import SimpleNamespace
 
 import pytest
 
-from elastic_operator.plan.blame import MAX_TRIES, culprits
-from elastic_operator.read import bulkhead
-from elastic_operator.read.bulkhead import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_ASIDE_SECONDS, Bulkhead
+from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
+from elastic_operator.read import quarantine
+from elastic_operator.read.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(passed=0.0)
-    monkeypatch.setattr(bulkhead, "time", SimpleNamespace(monotonic=lambda: now.passed))
+    monkeypatch.setattr(quarantine, "time", SimpleNamespace(monotonic=lambda: now.passed))
     return now
 
 
-def raised(found: Bulkhead, times: int, clock: SimpleNamespace, **more: bool) -> list[float]:
+def raised(found: Quarantine, times: int, clock: SimpleNamespace, **more: bool) -> list[float]:
     """How long the object is left out each time, where it raises at each try."""
     waits = []
     for _ in range(times):
-        fault = found.set_aside("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
+        fault = found.quarantine("job", "uid", "a/b", KeyError("claimName"), version=1, **more)
         waits.append(fault.again_at - clock.passed)
         clock.passed = fault.again_at
     return waits
 
 
 def test_an_object_that_raises_again_and_again_is_tried_after_ever_longer_waits(clock):
-    waits = raised(Bulkhead(), 13, clock)
+    waits = raised(Quarantine(), 13, clock)
     assert waits[:4] == [1, 2, 4, 8]
-    assert waits[-1] == MAX_ASIDE_SECONDS
-    assert raised(Bulkhead(), 2, clock, in_allocation=True) == [FIRST_ALLOCATION_SECONDS, 2 * FIRST_ALLOCATION_SECONDS]
+    assert waits[-1] == MAX_QUARANTINE_SECONDS
+    assert raised(Quarantine(), 2, clock, in_allocation=True) == [
+        FIRST_ALLOCATION_SECONDS,
+        2 * FIRST_ALLOCATION_SECONDS,
+    ]
 
 
 def test_it_begins_again_with_the_shortest_wait_after_a_success_a_long_quiet_or_an_edit(clock):
-    found = Bulkhead()
+    found = Quarantine()
     raised(found, 5, clock)
     found.worked("uid")
     assert raised(found, 1, clock) == [1]
     raised(found, 5, clock)
     clock.passed += KEPT_SECONDS + 1
     assert raised(found, 1, clock) == [1]
-    assert found.set_aside("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=2).again_at - clock.passed == 1
 
 
 def test_only_an_error_at_what_tells_of_the_first_one_silences_an_object():
-    found = Bulkhead()
-    found.set_aside("job", "uid", "a/b", KeyError(), version=1)
-    of_a_plan_under_way = found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True)
+    found = Quarantine()
+    found.quarantine("job", "uid", "a/b", KeyError(), version=1)
+    of_a_plan_under_way = found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True)
     assert not of_a_plan_under_way.silent
-    assert not found.may_take("uid", 1)
+    assert not found.may_preempt("uid", 1)
     of_a_plan_under_way.is_reported = True
-    assert found.set_aside("job", "uid", "a/b", KeyError(), version=1, given=True).silent
+    assert found.quarantine("job", "uid", "a/b", KeyError(), version=1, given=True).silent
 
 
 def test_an_edit_has_it_tried_again_at_once():
-    found = Bulkhead()
-    found.set_aside("job", "uid", "a/b", KeyError("claimName"), version=1)
+    found = Quarantine()
+    found.quarantine("job", "uid", "a/b", KeyError("claimName"), version=1)
     assert "KeyError: 'claimName'" in found.fault("uid", 1).message
     assert found.fault("uid", 2) is None
 
 
 def test_a_job_that_is_edited_over_and_over_takes_nothing_from_others(clock):
-    found, may_take = Bulkhead(), []
+    found, may_preempt = Quarantine(), []
     for version in range(1, 6):
-        may_take.append(found.may_take("uid", version))
-        found.set_aside("job", "uid", "a/b", KeyError(), version=version, given=True)
-    assert may_take == [True, True, True, False, False]
-    clock.passed += MAX_ASIDE_SECONDS
-    assert found.may_take("uid", 6)
+        may_preempt.append(found.may_preempt("uid", version))
+        found.quarantine("job", "uid", "a/b", KeyError(), version=version, given=True)
+    assert may_preempt == [True, True, True, False, False]
+    clock.passed += MAX_QUARANTINE_SECONDS
+    assert found.may_preempt("uid", 6)
 
 
 def test_what_an_error_of_the_allocation_says_is_for_the_log_alone(caplog):
-    fault = Bulkhead().set_aside("job", "uid", "a/b", KeyError("other-team/job"), in_allocation=True)
+    fault = Quarantine().quarantine("job", "uid", "a/b", KeyError("other-team/job"), in_allocation=True)
     assert "other-team" not in fault.message
     assert "other-team" in caplog.text
 
 
 def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_set_aside_and_when_it_is_due(clock):
-    found = Bulkhead()
+    found = Quarantine()
     states = [found.state()]
-    found.set_aside("node", "uid", "n1", KeyError())
+    found.quarantine("node", "uid", "n1", KeyError())
     states.append(found.state())
     clock.passed = 1.5
     states.append(found.state())
@@ -93,11 +96,11 @@ def test_what_is_remembered_by_its_state_is_looked_at_again_when_an_object_is_se
 
 
 def test_a_pass_is_due_as_soon_as_an_object_may_take_from_others_again(clock):
-    found = Bulkhead()
-    found.set_aside("job", "uid", "j", KeyError(), given=True)
-    assert found.next_try(since=bulkhead.FIRST_SECONDS) < inf
-    clock.passed = found.next_try(since=bulkhead.FIRST_SECONDS)
-    assert found.may_take("uid", None)
+    found = Quarantine()
+    found.quarantine("job", "uid", "j", KeyError(), given=True)
+    assert found.next_try(since=quarantine.FIRST_FAULT_SECONDS) < inf
+    clock.passed = found.next_try(since=quarantine.FIRST_FAULT_SECONDS)
+    assert found.may_preempt("uid", None)
     assert found.next_try(since=clock.passed) == inf
 
 
@@ -123,7 +126,7 @@ def test_the_search_ends_where_nearly_all_raise_and_blames_groups_then():
         work(some)
 
     found = culprits(range(4096), counted)
-    assert calls <= MAX_TRIES + 2
+    assert calls <= MAX_BLAME_CALLS + 2
     assert set(range(1, 4096)) <= set(found)
 
 

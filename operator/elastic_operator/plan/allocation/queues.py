@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.snapshot import JobDemand, PendingPod, Snapshot
 Order = tuple[int, bool, float, str]
 
 
-class Roster:
+class Queues:
     """The entries of all jobs and pending pods, kept up to date with the snapshot.
 
     Beside all of them:
@@ -82,9 +82,6 @@ class Roster:
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
         team = self._accounts.team_of(job.namespace)
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
-        if pending:
-            entry.gang, entry.may_be_split, entry.reserved_node = pending.gang, pending.may_be_split, pending.reserved
-            entry.promised_node = pending.reserved or pending.nominated
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
             self.by_account.setdefault(entry.account, []).append(entry)
@@ -179,7 +176,7 @@ def _as_job(pending: PendingPod) -> JobDemand:
         sizes=(1,),
         master=pending.shape,
         worker=pending.shape,
-        free_up_to=1,
+        undelayed_size=1,
         flavor=pending.flavor,
-        takes=pending.takes,
+        may_preempt=pending.may_preempt,
     )

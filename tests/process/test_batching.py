@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastic_operator.loop.storm_delay import MAX_STORM_REST_SECONDS, STORM_REST, STORM_SECONDS, StormDelay
+from elastic_operator.loop.batching import MAX_STORM_DELAY_SECONDS, STORM_FACTOR, STORM_SECONDS, Batching
 
 TOOK = 0.01
 
@@ -14,14 +14,14 @@ def rests(delay, *, passes, took=TOOK, since=100.0, woken=True):
     found, now = [], since
     for _ in range(passes):
         now += 2 * took
-        found.append(delay.rest(took, woken=woken, now=now))
+        found.append(delay.delay(took, woken=woken, now=now))
         now += found[-1]
     return found
 
 
 def calm(at=100.0):
-    delay = StormDelay()
-    delay.rest(TOOK, woken=False, now=at)
+    delay = Batching()
+    delay.delay(TOOK, woken=False, now=at)
     return delay
 
 
@@ -33,7 +33,7 @@ def test_in_a_storm_there_are_far_fewer_passes_in_the_same_time():
     before = round(STORM_SECONDS / (2 * TOOK))
     found = rests(calm(), passes=before + 10)
     assert set(found[: before - 1]) == {0.0}
-    assert found[-9:] == [STORM_REST * TOOK] * 9
+    assert found[-9:] == [STORM_FACTOR * TOOK] * 9
 
 
 def test_one_pass_that_nothing_woke_ends_the_storm():
@@ -47,4 +47,4 @@ def test_one_pass_that_nothing_woke_ends_the_storm():
 
 @pytest.mark.parametrize("took", [0.2, 2.0])
 def test_long_passes_rest_no_longer_than_an_owner_can_wait(took):
-    assert rests(calm(), passes=100, took=took)[-1] == MAX_STORM_REST_SECONDS
+    assert rests(calm(), passes=100, took=took)[-1] == MAX_STORM_DELAY_SECONDS

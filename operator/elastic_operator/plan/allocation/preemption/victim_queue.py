@@ -14,7 +14,7 @@ from typing import NamedTuple
 from elastic_operator.plan.allocation.accounts import Account
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.preemption.candidates import Candidates, Cost, Unit, strength
-from elastic_operator.plan.allocation.preemption.rules import Taking
+from elastic_operator.plan.allocation.preemption.rules import Preemption
 
 
 class _Listed(NamedTuple):
@@ -31,7 +31,7 @@ _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
 """
 
 
-class Offers:
+class VictimQueue:
     """Hands out units one by one. The caller preempts each unit before it takes the next one."""
 
     def __init__(self, candidates: Candidates, account: Account) -> None:
@@ -47,9 +47,9 @@ class Offers:
         for entry in self._unlisted:
             self._list(self._singles, candidates.singles(entry))
 
-    def take_weakest(self, taking: Taking | None) -> Unit | None:
+    def take_weakest(self, preemption: Preemption | None) -> Unit | None:
         """The weakest unit of those that may go; None if none may."""
-        return self._take(self._singles, taking) or self._take(self._listed_wholes(), taking)
+        return self._take(self._singles, preemption) or self._take(self._listed_wholes(), preemption)
 
     def _listed_wholes(self) -> _Heaps:
         unlisted, self._unlisted = self._unlisted, {}
@@ -65,12 +65,12 @@ class Offers:
             heap = heaps.setdefault((unit.entry.account, unit.gpus, *kind), [])
             heappush(heap, _Listed((unit.cost, *unit.weakness), next(self._places), unit))
 
-    def _take(self, heaps: _Heaps, taking: Taking | None) -> Unit | None:
+    def _take(self, heaps: _Heaps, preemption: Preemption | None) -> Unit | None:
         heads = [heap for heap in map(self._without_stale, heaps.values()) if heap]
-        able = [heap for heap in heads if self._candidates.may_go(heap[0].unit, taking)]
+        able = [heap for heap in heads if self._candidates.may_go(heap[0].unit, preemption)]
         if not able:
             return None
-        unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, taking), heap[0].place))).unit
+        unit = heappop(min(able, key=lambda heap: (strength(heap[0].unit, preemption), heap[0].place))).unit
         if unit.whole:
             self._gone.add(unit.entry)
         else:

@@ -47,13 +47,13 @@ def hostile(api: httpx.Client, pool: list[str]) -> Iterator[Jobs]:
     annotated["metadata"] = {"annotations": {contract.ANNOTATION_NNODES: f"{DIGITS}:1"}}
     accepted(team.create(elastic_job("nnodes", big=1, template=annotated, runtime={"mode": "Elastic"})))
     for name, text in RESERVATIONS.items():
-        wait_in_vain(team, name, text)
+        wait_for_nothing(team, name, text)
     yield team
     api.delete(team.path).raise_for_status()
     api.delete(f"/api/v1/namespaces/{team.namespace}").raise_for_status()
 
 
-def wait_in_vain(team: Jobs, name: str, reserved: str) -> None:
+def wait_for_nothing(team: Jobs, name: str, reserved: str) -> None:
     """A plain pod with that reservation, of which kube-scheduler says that it lacks GPUs."""
     path, container = f"/api/v1/namespaces/{team.namespace}/pods", {"name": "main", "image": "local/none:1"}
     body: dict[str, Any] = {

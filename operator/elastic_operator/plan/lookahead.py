@@ -1,9 +1,10 @@
 """Looks at a decision as if it were carried out, before any job loses a pod for it (143).
 
-The same snapshot with the decision carried out is allocated once more. A job that would then lose at once what it is to
-get, gets nothing. A job that would get back what it is to lose keeps it, unless others would go for that: an owner may
-take from the weakest, and that one from the next. Such a decision is a mistake or a limit of the planner, and must cost
-nobody a pod. Decisions by which no job loses a pod are not looked at, because they can be undone without harm.
+The same snapshot with the decision carried out is allocated once more: that is what the next pass would decide. A job
+gets nothing if the next pass would evict its new pods. A job keeps the pods that the next pass would give back to it,
+unless pods of a third job would be evicted for that: an owner may preempt the weakest job, and that job the next weaker
+one. Such a decision is a mistake or a limit of the planner, and must cost nobody a pod. Decisions by which no job loses
+a pod are not looked at, because they can be undone without harm.
 
 No job may lose its rights by this. A job that was left out for ten seconds is served as the first decision says. Jobs
 whose size then changes again and again are held (`flapping.py`).
@@ -19,6 +20,7 @@ from math import inf
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Assignment
+from elastic_operator.plan.facts.gpus import gpus_by_resource
 from elastic_operator.plan.facts.snapshot import JobDemand, Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.job.demand import with_members
@@ -27,17 +29,17 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 PATIENCE_SECONDS = 10.0
 """A job is left out for this long; then it is served as the first decision says."""
-REMEMBERED_SECONDS = 60.0
+DOUBT_SECONDS = 60.0
 """The time of the first doubt about a job is forgotten this long after the last one."""
 TWO_MASTERS = "It would have two masters."
-_MAX_TRIES = 3
+_MAX_DECISIONS = 3
 """A pass is decided at most this many times; the last decision stands."""
 
 
-class SteadyAllocator:
+class LookaheadAllocator:
     """Allocates again and again, like `Allocator`, and leaves out jobs for which the decision would not last.
 
-    `preempted_in_vain` are the uids of takers for which the last allocation preempts a whole job in vain (112).
+    `futile_preemptors` are the uids of preemptors for which the last allocation preempts a whole job for nothing (112).
     """
 
     def __init__(self) -> None:
@@ -48,9 +50,9 @@ class SteadyAllocator:
         """When the first of the jobs that were left out is served although nothing else changes (epoch seconds)."""
 
     @property
-    def preempted_in_vain(self) -> frozenset[str]:
-        """The takers (uids) for which the last allocation preempts a whole job in vain (112)."""
-        return self._now.preempted_in_vain
+    def futile_preemptors(self) -> frozenset[str]:
+        """The preemptors (uids) for which the last allocation preempts a whole job for nothing (112)."""
+        return self._now.futile_preemptors
 
     def allocate_unchecked(self, snapshot: Snapshot) -> Allocation:
         """What each job gets, without a look ahead."""
@@ -60,11 +62,11 @@ class SteadyAllocator:
         """What each job gets. The allocation returned before must not be read any more."""
         left_out: dict[str, str] = {}
         self._forget_old(snapshot.now)
-        for tries in range(_MAX_TRIES):
+        for tries in range(_MAX_DECISIONS):
             allocation = self._now.allocate(_without(snapshot, left_out))
-            if not allocation.takes_away or tries == _MAX_TRIES - 1:
+            if not allocation.takes_away or tries == _MAX_DECISIONS - 1:
                 break
-            more = unsteady(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
+            more = short_lived(snapshot, allocation, self._next.allocate(carried_out(snapshot, allocation)))
             more = {uid: why for uid, why in more.items() if self._is_left_out(uid, why, snapshot.now)}
             if more.keys() <= left_out.keys():
                 break
@@ -82,10 +84,10 @@ class SteadyAllocator:
 
     def _forget_old(self, now: float) -> None:
         known = self._doubted.items()
-        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + REMEMBERED_SECONDS}
+        self._doubted = {uid: times for uid, times in known if times[0] <= now < times[1] + DOUBT_SECONDS}
 
 
-def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
+def short_lived(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[str, str]:
     """The jobs (uids) that must get nothing in the `first` allocation, each with the reason in words.
 
     The `second` allocation is made from the snapshot with the first one carried out.
@@ -107,7 +109,7 @@ def unsteady(snapshot: Snapshot, first: Allocation, second: Allocation) -> dict[
             text = (
                 f"{name} would lose {pods(len(assignment.release))} for it, and get {len(after.create)} back at once."
             )
-            found |= dict.fromkeys(first.job_takers(job.uid), text)
+            found |= dict.fromkeys(first.job_preemptors(job.uid), text)
     return found
 
 
@@ -157,7 +159,7 @@ def _applied(job: JobDemand, assignment: Assignment, now: float) -> JobDemand:
         members=members,
         provisioning_pods=tuple(pod for pod in job.provisioning_pods if pod.uid in keep),
         used_indices=frozenset(member.index for member in members if member.role == ROLE_WORKER),
-        free_up_to=assignment.replicas,
+        undelayed_size=assignment.replicas,
         holds_place=assignment.replicas > 0,
     )
     after = with_members(left, tuple(_made(job, assignment)))
@@ -178,10 +180,8 @@ def _node_after(node: Node, came: list[PendingPod], gpu_resources: tuple[str, ..
         return node
     used, used_by = Counter(node.used), {name: Counter(held) for name, held in node.used_by.items()}
     for pod in came:
-        requests = pod.shape.requests
-        used.update(requests)
-        gpus = {name: requests[name] for name in gpu_resources if requests.get(name)}
-        used_by.setdefault(pod.namespace, Counter()).update(gpus)
+        used.update(pod.shape.requests)
+        used_by.setdefault(pod.namespace, Counter()).update(gpus_by_resource(pod.shape.requests, gpu_resources))
     ports = node.used_ports.union(*(pod.shape.host_ports for pod in came))
     return replace(
         node, used=used, used_by=used_by, used_ports=ports, leaving={}, leaving_ports=frozenset(), leaving_by={}

@@ -1,4 +1,4 @@
-"""Sets aside what makes the operator raise: one job, pod, policy or node, while the pass goes on for all others (88).
+"""Quarantines what makes the operator raise: one job, pod, policy or node, while the pass goes on for all others (88).
 
 controller-runtime recovers in the same way from a panic at one object of its queue. The error is logged and counted,
 and the object is tried again with back-off; a job or a policy also at once when its spec changes.
@@ -19,20 +19,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FIRST_SECONDS = 1.0
+FIRST_FAULT_SECONDS = 1.0
 FIRST_ALLOCATION_SECONDS = 30.0
 """The first wait if the allocation raised: to find the culprit costs several allocations."""
-MAX_ASIDE_SECONDS = 1800.0
+MAX_QUARANTINE_SECONDS = 1800.0
 MAX_ERROR_CHARACTERS = 300
 """The most characters of an error's own text in a message to users."""
-TAKES_NOTHING_SECONDS = 600.0
-"""A job with an error about what it was given takes nothing from others until this long after its next try, because
-others would lose pods in vain. The time ends earlier once it has made pods from idle GPUs.
+NO_PREEMPTION_SECONDS = 600.0
+"""If a job failed because of its grant, no pods are preempted for it until this long after its next try, because they
+would be lost for nothing. The time ends earlier once pods of the job were created on idle GPUs.
 """
 KEPT_SECONDS = 3600.0
 """An object that has not raised for this long begins again with the shortest wait."""
 MAX_VERSIONS = 3
-"""After this many specs that raised, an edit is still tried at once, but takes nothing from others before its time."""
+"""After this many specs that raised, an edited spec is still tried at once, but the time in which nothing is preempted
+for the job does not end by the edit.
+"""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Fault:
 
     `attempts` counts its errors of this version, `versions` the versions of it that raised.
 
-    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `takes_at`
+    `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `may_preempt_at`
     (monotonic) it takes nothing from others. `is_reported`: a status that says so was begun. `silent`: that raised,
     too.
     """
@@ -52,14 +54,14 @@ class Fault:
     attempts: int
     again_at: float
     in_allocation: bool
-    takes_at: float
+    may_preempt_at: float
     versions: int = 1
     is_reported: bool = False
     silent: bool = False
 
 
-class Bulkhead:
-    """The objects that are set aside, by uid. `count` is called with the kind of each object that raises."""
+class Quarantine:
+    """The objects that are quarantined, by uid. `count` is called with the kind of each object that raises."""
 
     def __init__(self, count: Callable[[str], None] = lambda _: None) -> None:
         self.count = count
@@ -67,7 +69,7 @@ class Bulkhead:
         self._raised = 0
 
     def attempt(self, kind: str, uid: str, name: str, work: Callable[[], T]) -> T | None:
-        """The result of `work` for that object; None if the object is set aside, or is set aside now because `work`
+        """The result of `work` for that object; None if the object is quarantined, or is quarantined now because `work`
         raised.
         """
         if self.fault(uid) is not None:
@@ -75,10 +77,10 @@ class Bulkhead:
         try:
             return work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this object's, and no other's
-            self.set_aside(kind, uid, name, error)
+            self.quarantine(kind, uid, name, error)
             return None
 
-    def set_aside(
+    def quarantine(
         self,
         kind: str,
         uid: str,
@@ -105,8 +107,8 @@ class Bulkhead:
             before.silent = True
             return before
         attempts = before.attempts + 1 if before is not None and not edited else 1
-        first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_SECONDS
-        wait = doubled(first, MAX_ASIDE_SECONDS, attempts)
+        first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
+        wait = doubled(first, MAX_QUARANTINE_SECONDS, attempts)
         # The text of an error in the allocation may name other tenants' objects.
         text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
@@ -117,9 +119,11 @@ class Bulkhead:
         self._raised += 1
         log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
         again_at = now + wait
-        takes_at = again_at + TAKES_NOTHING_SECONDS if given else before.takes_at if before is not None else now
+        may_preempt_at = (
+            again_at + NO_PREEMPTION_SECONDS if given else before.may_preempt_at if before is not None else now
+        )
         versions = before.versions + edited if before is not None else 1
-        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, takes_at, versions)
+        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, may_preempt_at, versions)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:
@@ -137,13 +141,13 @@ class Bulkhead:
         return frozenset(
             (uid, now < fault.again_at)
             for uid, fault in self._faults.items()
-            if now < max(fault.again_at, fault.takes_at)
+            if now < max(fault.again_at, fault.may_preempt_at)
         )
 
-    def may_take(self, uid: str, version: object) -> bool:
+    def may_preempt(self, uid: str, version: object) -> bool:
         """Whether others may lose pods for the object."""
         fault = self._faults.get(uid)
-        if fault is None or time.monotonic() >= fault.takes_at:
+        if fault is None or time.monotonic() >= fault.may_preempt_at:
             return True
         return fault.version != version and fault.versions < MAX_VERSIONS
 
@@ -153,7 +157,7 @@ class Bulkhead:
             self._faults.pop(uid, None)
 
     def state(self) -> object:
-        """Changes whenever an object is set aside, or its next try is due. Read it before you look at objects."""
+        """Changes whenever an object is quarantined, or its next try is due. Read it before you look at objects."""
         now = time.monotonic()
         return self._raised, sum(fault.again_at > now for fault in self._faults.values())
 
@@ -161,7 +165,7 @@ class Bulkhead:
         """When (monotonic) the first object is tried again, or may take from others again, that did not at `since`;
         infinity if there is none.
         """
-        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.takes_at))
+        times = (time for fault in self._faults.values() for time in (fault.again_at, fault.may_preempt_at))
         return min((at for at in times if at > since), default=inf)
 
     def _forget_old(self, now: float) -> None:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastic_operator.plan.allocation import growers
-from elastic_operator.plan.allocation.alike import alike
 from elastic_operator.plan.allocation.allocate import allocate
+from elastic_operator.plan.allocation.equivalence import equivalence_key
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo, TooMany
+from elastic_operator.plan.allocation.pass_memo import KnownInfeasible, PassMemo
 from elastic_operator.plan.allocation.preemption import options
 from elastic_operator.plan.allocation.rounds import serve
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Taker
+from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Preemptor
 from tests.plan.allocate.world import NOW, make_job, make_node, make_shape, make_snapshot, make_team
 from tests.plan.allocate.worlds import crowds
 from tests.plan.quota.cases import make_pending, on
@@ -30,9 +30,9 @@ MANY = 4
 
 FORGETFUL = (
     (PassMemo, "get", lambda *_: None),
-    (TooMany, "covers", lambda *_: False),
-    (growers, "grow_alike", lambda entry, _now: entry.demand.uid),
-    (options, "alike", lambda state, entry: (alike(state, entry), entry.gang or entry.demand.uid)),
+    (KnownInfeasible, "covers", lambda *_: False),
+    (growers, "growth_key", lambda entry, _now: entry.demand.uid),
+    (options, "equivalence_key", lambda state, entry: (equivalence_key(state, entry), entry.gang or entry.demand.uid)),
 )
 """What lets every entry be asked by itself. The pods of a gang share their options (44)."""
 
@@ -61,9 +61,9 @@ def replicas(snapshot):
 @pytest.mark.parametrize(
     ("limits", "grown"),
     [
-        (EvictionLimits(1, gone={"gone": Taker("red", "last")}, firm=frozenset()), 3),
-        (EvictionLimits(9, 2, first=Taker("red", "last"), kept=2), 3),
-        (EvictionLimits(1, gone={"gone": Taker("red", "other")}, firm=frozenset()), 1),
+        (EvictionLimits(1, gone={"gone": Preemptor("red", "last")}, firm=frozenset()), 3),
+        (EvictionLimits(9, 2, first=Preemptor("red", "last"), kept=2), 3),
+        (EvictionLimits(1, gone={"gone": Preemptor("red", "other")}, firm=frozenset()), 1),
     ],
     ids=["it goes on", "the limit is kept for it", "it is like the others"],
 )
@@ -85,7 +85,7 @@ def test_a_job_grows_that_ranks_before_the_one_that_waits_for_a_limit_although_o
         *(make_job(f"behind{i}", 1, 2, team="red", on="n1") for i in range(MANY)),
         make_job("low", 1, 5, team="blue", on=on("n1", 5)),
     )
-    limits, nodes = EvictionLimits(2, gone={"gone": Taker("red", "other")}), (make_node("n1", 7 + MANY),)
+    limits, nodes = EvictionLimits(2, gone={"gone": Preemptor("red", "other")}), (make_node("n1", 7 + MANY),)
     snapshot = make_snapshot(nodes, jobs, teams=(make_team("red", 20), make_team("blue")), eviction_limits=limits)
     behind = {f"behind{i}": 1 for i in range(MANY)}
     assert replicas(snapshot) == {"before": 3, "waits": 0, **behind, "low": 4}
@@ -99,9 +99,9 @@ def test_a_job_grows_that_may_take_whole_jobs_although_one_before_it_may_not():
     )
     teams = (make_team("red", 4), make_team("blue"))
     state = AllocationState(make_snapshot((make_node("n1", 4),), jobs, teams=teams))
-    state.in_vain = frozenset({"first"})
+    state.futile_preemptors = frozenset({"first"})
     serve(state)
-    assert [state.roster.of(uid).size for uid in ("first", "second")] == [1, 2]
+    assert [state.queues.of(uid).size for uid in ("first", "second")] == [1, 2]
 
 
 def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_priority_in_between():
@@ -110,7 +110,9 @@ def test_a_job_grows_although_one_before_it_leaves_the_limit_to_a_job_of_a_prior
     jobs = (
         make_job("low", 1, 3, team="red", on="n1"),
         make_job("high", 1, 3, team="red", on="n1 n1", priority=9),
-        make_job("asks", 2, team="red", priority=5, shape=elsewhere, nodes_from=0.0, provisioning_pods=(waits,)),
+        make_job(
+            "asks", 2, team="red", priority=5, shape=elsewhere, may_request_nodes_at=0.0, provisioning_pods=(waits,)
+        ),
     )
     assert replicas(make_snapshot(N8, jobs, teams=(make_team("red", borrow=5),)))["high"] == 3
 
@@ -176,7 +178,7 @@ def test_a_job_that_no_limit_on_evictions_keeps_waiting_any_more_does_not_say_so
         make_job("fixed", 2, team="b", on="n2 n2", preemptible=False),
     )
     nodes = [make_node(f"n{i}", 2) for i in range(3)]
-    found = allocate(make_snapshot(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(in_all=1)))
+    found = allocate(make_snapshot(nodes, jobs, teams=A_AND_B, eviction_limits=EvictionLimits(per_cluster=1)))
     assert found["first"].assignment.replicas == 2
     assert found["second"].limit == "HigherPriorityJobs"
 
@@ -185,10 +187,10 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
     jobs = (
         make_job("waits", 1, 4, team="a"),
         make_job("other", 1, 4, team="b", failed_size=2, failed_until=NOW + 9),
-        *(make_job(f"run{i}", 1, 4, team="a", on="n0", grow_after=NOW + 9) for i in range(2)),
+        *(make_job(f"run{i}", 1, 4, team="a", on="n0", may_grow_at=NOW + 9) for i in range(2)),
         make_job("low", 1, 4, team="b", on="n0 n1 n1 n1"),
     )
-    limits = EvictionLimits(in_all=1, gone={"gone": Taker("a", "z")})
+    limits = EvictionLimits(per_cluster=1, gone={"gone": Preemptor("a", "z")})
     pods = (make_pending("z", preempts=False),)
     nodes = [make_node(f"n{i}", 3) for i in range(2)]
     snapshot = make_snapshot(nodes, jobs, teams=A_AND_B, pending_pods=pods, eviction_limits=limits)
@@ -197,7 +199,7 @@ def test_a_job_gets_room_under_a_limit_on_evictions_that_became_free_in_an_earli
 
 def test_the_one_for_which_a_limit_is_kept_does_not_wait_behind_one_that_may_not_use_it():
     jobs = (make_job("new", 1, team="a", age=9), make_job("first", 1, team="a"), LOW)
-    limits = EvictionLimits(9, 1, first=Taker("a", "first"), kept=1)
+    limits = EvictionLimits(9, 1, first=Preemptor("a", "first"), kept=1)
     snapshot = make_snapshot((make_node("n1", 4),), jobs, teams=A_AND_B, eviction_limits=limits)
     assert replicas(snapshot) == {"new": 0, "first": 1, "low": 3}
 
@@ -216,7 +218,7 @@ def test_an_answer_is_void_once_something_has_changed_and_holds_again_once_that_
 
 
 def test_as_many_pods_as_did_not_fit_and_more_are_too_many():
-    known = TooMany()
+    known = KnownInfeasible()
     known.add("key", 3)
     copy = known.copy()
     copy.add("key", 2)

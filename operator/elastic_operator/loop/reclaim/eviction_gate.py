@@ -1,12 +1,12 @@
-"""Whether a job may let pods go for others, and what must be done first.
+"""Whether a job's pods may be evicted for others now, and what must be done first.
 
-No pod goes for a taker that cannot use the room: the API server is asked about the pods of jobs (`trials`), and a
-pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod goes, because none
-is created either. While the log of a failed pod is being read, no pod of its job goes, nor any pod for that job: all of
-its pods may be replaced a moment later (14).
+No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
+and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
+because none is created either. While a failed pod's log is read, its job neither loses pods nor causes evictions: all
+of its pods may be replaced a moment later (14).
 
-Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its takers.
-Then it lets the pods go whose takers may use the room, and the others later.
+Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
+Then it releases the pods whose preemptors can use the room, and the other pods later.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from functools import partial
 from elastic_api.status import ConditionType, SizeReason
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.dry_run import DryRun
+from elastic_operator.loop.reclaim.dry_runs import DryRuns
 from elastic_operator.loop.reclaim.eviction_limiter import EvictionLimiter
 from elastic_operator.loop.reclaim.nominator import Nominator
-from elastic_operator.loop.reclaim.trial import Trial
-from elastic_operator.loop.reclaim.trials import Trials
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
@@ -31,11 +31,11 @@ from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
-TOGETHER_SECONDS = 10.0
-"""A job waits this long for the answers about all of its takers."""
+ALL_ANSWERS_SECONDS = 10.0
+"""A job waits this long for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods go for pending pods of others, about which nothing is asked. One node of a gang waited
-for 14 s, because a job with one pod there also had to make way for a job.
+"""The same if some of its pods are evicted for pending pods of others, about which nothing is asked. One node of a gang
+waited for 14 s, because a job with one pod there also had to make way for a job.
 """
 
 _REASONS_OF_GRANTS = frozenset(SizeReason) - {
@@ -48,38 +48,44 @@ _REASONS_OF_GRANTS = frozenset(SizeReason) - {
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The pods (uids) of a job whose release is put off, and the takers (uids) that wait for their room."""
+    """The pods (uids) of a job whose release is put off, and the preemptors (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
-    takers: frozenset[str] = frozenset()
+    preemptors: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while their release is put off. If spec and size are those of before, so is the reason."""
+        """The grant while the release of these pods is put off. If spec and size are unchanged, so is the reason."""
         if not self.pods:
             return grant
-        now = grant.deferring(self.pods, obs.status.target_replicas, self.takers)
+        now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
         known = obs.status.condition(ConditionType.FULL_SIZE)
-        _, keep, release, create = now.assignment
-        size = len(keep) + len(create)
-        if release or size != obs.status.target_replicas or known is None or known.reason not in _REASONS_OF_GRANTS:
+        gets = now.assignment
+        is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
+        if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
         return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
 
 
-class MakingWay:
+class EvictionGate:
     """Decides for each job from what a pass has observed and allocated."""
 
     def __init__(
         self,
         *,
-        trials: Trials,
+        dry_runs: DryRuns,
         nominator: Nominator,
         limiter: EvictionLimiter,
         pods: Store[objects.Pod],
         reads: Callable[[str], bool],
     ) -> None:
-        self._trials, self._nominator, self._limiter, self._pods, self._reads = trials, nominator, limiter, pods, reads
+        self._dry_runs, self._nominator, self._limiter, self._pods, self._reads = (
+            dry_runs,
+            nominator,
+            limiter,
+            pods,
+            reads,
+        )
         self._seen: Mapping[str, Observation] = {}
         self._allocation: Allocation | None = None
         self._fresh = True
@@ -95,7 +101,11 @@ class MakingWay:
         drop_absent(present, self._waits_since)
 
     def deferred(self, uid: str) -> Deferred:
-        """The pods of that job whose release is put off: it is not known that their takers can use the room."""
+        """The pods of that job whose release is put off, because it is not known that their preemptors can use the
+        room.
+
+        Starts and ends the job's wait, and has the preemptors asked about.
+        """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
         if released and self._reads(uid):
@@ -105,19 +115,21 @@ class MakingWay:
             self._waits_since.pop(uid, None)
             return Deferred()
         now = time.monotonic()
-        longest = PENDING_SECONDS if allocation.has_pending_takers(uid) else TOGETHER_SECONDS
+        longest = PENDING_SECONDS if allocation.has_pending_preemptors(uid) else ALL_ANSWERS_SECONDS
         if not self._fresh or now < self._waits_since.setdefault(uid, now) + longest:
             return Deferred(frozenset(released))
         return Deferred(allocation.deferred(uid, waiting), waiting)
 
     @property
     def awaiting_dry_runs(self) -> int:
-        """How many jobs wait for the answers about their takers."""
+        """How many jobs wait for the answers about their preemptors."""
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The takers of that job's pods that may be unable to use the room: nothing is known of them yet."""
-        return frozenset(taker for taker in self._now.job_takers(uid) if not self._can_use_room(taker, uid))
+        """The preemptors of that job's pods that may be unable to use the room: nothing is known of them yet."""
+        return frozenset(
+            preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
+        )
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
         """Begin what must be done before the plan is carried out: pending pods are nominated, and then the deletions
@@ -143,9 +155,10 @@ class MakingWay:
         assert self._allocation is not None, "a pass has begun"
         return self._allocation
 
-    def _can_use_room(self, uid: str, giver: str) -> bool:
-        """Whether the API server is known to accept the job's pods. If not, the giver is decided on again after the
-        answer.
+    def _can_use_room(self, uid: str, victim_job: str) -> bool:
+        """Whether the API server is known to accept the job's pods.
+
+        If not, it is asked, and the victim job is decided on again after the answer.
         """
         obs = self._seen.get(uid)
         if self._reads(uid):
@@ -154,29 +167,31 @@ class MakingWay:
             return True
         try:
             creates = self._creates(uid)
-        except Exception:  # noqa: BLE001 - whatever it is, it is the taker's
-            self._trials.cannot_be_asked(obs.job)
+        except Exception:  # noqa: BLE001 - whatever it is, it is the preemptor's
+            self._dry_runs.cannot_be_asked(obs.job)
             return False
         if not creates:
             return True
         roles, order = Counter(create.role for create in creates), self._now.rank(uid)
-        return self._trials.have_passed(obs.job, roles, partial(self._trial, uid), giver=giver, order=order)
+        return self._dry_runs.have_passed(
+            obs.job, roles, partial(self._dry_run, uid), victim_job=victim_job, order=order
+        )
 
-    def _trial(self, uid: str) -> Trial | None:
+    def _dry_run(self, uid: str) -> DryRun | None:
         """The question about the job's pods as things are now, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
         job, assignment = obs.job, self._now.assignment(uid)
         ready = sum(slot.ready for slot in assignment.create)
-        others = [self._seen[uid].job for uid in sorted(self._trials.asked() - {job.uid}) if uid in self._seen]
+        others = [self._seen[uid].job for uid in sorted(self._dry_runs.asked() - {job.uid}) if uid in self._seen]
         besides = ((other, self._creates(other.uid)) for other in others if other.namespace == job.namespace)
-        return Trial(
+        return DryRun(
             job,
             creates,
             besides=tuple((one, tuple(create.role for create in made)) for one, made in besides if made),
             leaving=partial(self._leaving, job.namespace, self._now.going),
-            needed=len(assignment.keep) + ready < obs.job.spec.min_replicas,
+            needed=len(assignment.keep) + ready < obs.job.spec.minimum,
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:

@@ -1,4 +1,4 @@
-"""A job that is set aside keeps what it has, gives what others are entitled to, and gets nothing."""
+"""A job that is quarantined keeps what it has, gives what others are entitled to, and gets nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from elastic_api.status import ConditionType, JobStatus
 from elastic_operator.plan.allocation.allocate import allocate
-from elastic_operator.plan.job.set_aside import demand_aside, plan_aside
+from elastic_operator.plan.job.quarantined import demand_in_quarantine, plan_in_quarantine
 from tests.plan.allocate.world import NOW, make_node, make_snapshot
 from tests.plan.allocate.world import make_job as demand
 from tests.plan.jobs import at, make_job, make_pod, make_status, started
@@ -24,11 +24,11 @@ def pods(*names: str, **fields):
 
 
 def test_without_pods_it_has_no_demand():
-    assert demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods()) is None
+    assert demand_in_quarantine(demand("bad", 1, 4, on="n1 n1 n1"), pods()) is None
 
 
 def test_without_a_master_it_gets_none_and_others_take_its_workers():
-    found = demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods("worker-0", "worker-1"))
+    found = demand_in_quarantine(demand("bad", 1, 4, on="n1 n1 n1"), pods("worker-0", "worker-1"))
     alone = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
     assert (len(alone.assignment.keep), alone.assignment.create, alone.assignment.release) == (2, (), ())
     both = allocate(make_snapshot([make_node("n1", 2)], [found, demand("good", 1, 1, priority=1)]))
@@ -37,11 +37,11 @@ def test_without_a_master_it_gets_none_and_others_take_its_workers():
 
 
 def test_a_master_that_goes_is_none():
-    assert demand_aside(demand("bad", 1, 4, on="n1"), pods("master-0", deleting_since=NOW)) is None
+    assert demand_in_quarantine(demand("bad", 1, 4, on="n1"), pods("master-0", deleting_since=NOW)) is None
 
 
 def test_with_its_pods_it_gets_none_more_though_there_is_room():
-    found = demand_aside(demand("bad", 1, 4, on="n1 n1 n1"), pods(*ALL))
+    found = demand_in_quarantine(demand("bad", 1, 4, on="n1 n1 n1"), pods(*ALL))
     grant = allocate(make_snapshot([make_node("n1", 8)], [found]))["bad"]
     assert (len(grant.assignment.keep), grant.assignment.create, grant.assignment.release) == (3, (), ())
 
@@ -49,7 +49,7 @@ def test_with_its_pods_it_gets_none_more_though_there_is_room():
 def test_what_others_get_goes_workers_first_and_is_written_down_first():
     job = make_job(tuple(pods(*ALL)), status=started(), fault="made up")
     uids = [pod.uid for pod in job.pods]
-    planned = plan_aside(job, uids, NOW)
+    planned = plan_in_quarantine(job, uids, NOW)
     assert [pod.name for pod in planned.deletes] == ["toy-worker-1", "toy-worker-0", "toy-master-0"]
     assert planned.commit_first
     assert planned.status.history[0].reason == "QuotaReclaimed"
@@ -60,8 +60,8 @@ def test_what_is_planned_again_from_its_own_status_says_the_same():
     """The status is written before the pods are deleted: each DELETE may fail, and is tried again."""
     job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=3), fault="made up")
     uids = [pod.uid for pod in job.pods if pod.name == "toy-worker-1"]
-    first = plan_aside(job, uids, NOW)
-    again = plan_aside(replace(job, status=first.status), uids, NOW + 1)
+    first = plan_in_quarantine(job, uids, NOW)
+    again = plan_in_quarantine(replace(job, status=first.status), uids, NOW + 1)
     assert first.status.target_replicas == len(ALL) - 1
     assert again.status == first.status
     assert again.deletes == first.deletes
@@ -69,10 +69,10 @@ def test_what_is_planned_again_from_its_own_status_says_the_same():
 
 def test_the_size_that_is_written_down_is_that_of_the_pods_that_stay():
     job = make_job(tuple(pods(*ALL)), status=replaced(started(), target_replicas=9), fault="made up")
-    gone = plan_aside(job, [job.pods[-1].uid], NOW).status
+    gone = plan_in_quarantine(job, [job.pods[-1].uid], NOW).status
     assert (gone.target_replicas, gone.history[0].to) == (2, 2)
 
 
 def test_a_job_that_has_ended_stays_as_it_is():
     job = make_job((), status=make_status(completion_time=at(100)), fault="made up")
-    assert plan_aside(job, (), NOW).status is job.status
+    assert plan_in_quarantine(job, (), NOW).status is job.status

@@ -1,4 +1,4 @@
-"""Nobody is evicted for a taker that cannot use the room (139)."""
+"""Nobody is evicted for a preemptor that cannot use the room (139)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import trials
+from elastic_operator.loop.reclaim import dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
 from tests.simulate.facts import gpus_of, is_master, node_of, reservation_in
 from tests.simulate.server import Body
-from tests.simulate.test_bulkheads import add_job, lived, pods_of
 from tests.simulate.test_eviction_limits import Evicted, teams
+from tests.simulate.test_quarantine import add_job, lived, pods_of
 from tests.simulate.world import METRICS, World
 
 HOUR = 3600.0
@@ -270,7 +270,7 @@ def test_what_becomes_idle_is_used_at_once_though_a_quota_refuses_what_others_wo
     lived(story)
 
 
-def test_of_many_small_takers_only_those_that_a_quota_takes_have_others_go() -> None:
+def test_of_many_small_preemptors_only_those_that_a_quota_takes_have_others_go() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=4, red=12)
         await world.advance(30)
@@ -285,7 +285,7 @@ def test_of_many_small_takers_only_those_that_a_quota_takes_have_others_go() -> 
     lived(story)
 
 
-def test_of_more_takers_than_are_asked_about_in_the_time_an_answer_holds_each_gets_what_is_its_own() -> None:
+def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_each_gets_what_is_its_own() -> None:
     async def story(world: World) -> None:
         owner = teams(world, nodes=6, red=14, blue=1)
         await world.advance(30)
@@ -300,7 +300,7 @@ def test_of_more_takers_than_are_asked_about_in_the_time_an_answer_holds_each_ge
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(trials, "PASSED_SECONDS", 3.0):
+    with patch.object(dry_runs, "PASSED_SECONDS", 3.0):
         lived(story)
 
 
@@ -334,11 +334,11 @@ def test_a_job_that_waits_to_make_way_gets_again_what_it_has_lost() -> None:
         await world.advance(5)
         assert limit_of(world, green) != SizeReason.AT_MAXIMUM
 
-    with patch.object(trials.Trials, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         lived(story)
 
 
-def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_giver() -> None:
+def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_from_the_same_victim_job() -> None:
     async def story(world: World) -> None:
         green = teams(world, nodes=2, red=4, blue=1)
         await world.advance(60)
@@ -349,7 +349,7 @@ def test_a_pending_pod_does_not_wait_long_for_answers_about_a_job_that_takes_fro
         assert not pods_of(world, job)
         assert len(pods_of(world, green)) == 7
 
-    with patch.object(trials.Trials, "_may_ask", lambda *_: False):
+    with patch.object(dry_runs.DryRuns, "_may_ask", lambda *_: False):
         lived(story)
 
 

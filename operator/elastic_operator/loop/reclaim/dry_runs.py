@@ -1,12 +1,12 @@
-"""Asks whether the API server would accept the pods of a taker, before the first pod goes for it (139).
+"""Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
-A job whose pods are refused takes nothing from others for a while. If it needs them for its minimum, that counts like a
-refused creation; else it goes on growing into idle GPUs. If pods pass the trial and are refused nevertheless when they
-are created, time after time, no pods go for the job for long. An edited job is asked about at once, but somebody who
-edits it again and again does not have pods of others go each time.
+A job whose pods are refused may not preempt for a while. If it needs the pods for its minimum, the answer counts like a
+refused creation; else the job still grows into idle GPUs. If pods pass the dry run and are refused nevertheless when
+they are created, time after time, nothing is preempted for the job for a long time. An edited job is asked about at
+once, but repeated edits do not cause an eviction each time.
 
-Each question is one to three requests. Only a few are under way at once, fewer of one namespace, and namespaces take
-turns: one with slow webhooks, or with very many jobs, must hold up neither the questions of others nor the writes that
+Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
+turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
 follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
 """
 
@@ -21,33 +21,33 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_operator.cluster.errors import ClusterError, PodRefused
-from elastic_operator.loop.reclaim.trial import Trial
+from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.memory import drop_absent
+from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.times import doubled
-from elastic_operator.plan.facts.useless_tries import MAX_IN_VAIN, rest_seconds
 
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, because quotas change. Meanwhile the old answer holds, if it was wanted
-all the time.
+"""A question is asked again after this time, because quotas change. Until the new answer comes the old one holds, if
+the question was wanted all the time.
 """
 QUESTION_SECONDS = 5.0
 """A question that was not asked within this time, and is not wanted again, is dropped."""
-REFUSED_SECONDS = 10.0
+FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
-"""How long a job whose pods were refused takes nothing: at first, and doubled each time up to the longest."""
-SILENT_SECONDS = 1.0
-MAX_SILENT_SECONDS = 30.0
+"""How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
+FIRST_SILENCE_SECONDS = 1.0
+MAX_SILENCE_SECONDS = 30.0
 """How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
 MAX_EDITS = 3
-"""After each of this many edits a job in trouble is tried at once. After one more, no pods go for it for an hour,
-doubled each time up to a day.
+"""After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
+for an hour, doubled each time up to a day.
 """
-MAX_AT_ONCE = 16
+MAX_DRY_RUNS_AT_ONCE = 16
 """The most questions under way: half of the writes that may be (28)."""
-MAX_OF_NAMESPACE = 2
+MAX_DRY_RUNS_OF_NAMESPACE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,15 @@ class _Passed:
 
 @dataclass(slots=True)
 class _Question:
-    """A question that waits for its turn: its `order` within its namespace, and the givers that wait for the answer."""
+    """A question that waits for its turn: its `order` within its namespace, and the victim jobs that wait for the
+    answer.
+    """
 
     job: Job
-    trial: Callable[[], Trial | None]
+    dry_run: Callable[[], DryRun | None]
     order: int
     until: float
-    givers: set[str] = field(default_factory=set)
+    victim_jobs: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -82,28 +84,30 @@ class _Silence:
     until: float = 0.0
 
 
-class Trials:
+class DryRuns:
     """The answers, by the uid of the job.
 
-    `ask` raises ClusterError. `refused` is called with a PodRefused, and whether the job needs the pods for its
-    minimum; not if only pods of other jobs leave no room under the quota. `again` has a giver (uid) decided on again
-    that waited.
+    Args:
+        ask: Asks the API server. Raises ClusterError.
+        refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
+            if other jobs' pods filled the quota.
+        again: `again(uid)`: decide again on that victim job, which waited for an answer.
     """
 
     def __init__(
         self,
-        ask: Callable[[Trial], Awaitable[None]],
+        ask: Callable[[DryRun], Awaitable[None]],
         refused: Callable[[Job, PodRefused, bool], object],
         *,
         again: Callable[[str], object],
     ) -> None:
         self._ask, self._refused, self._again = ask, refused, again
         self._passed: dict[str, _Passed] = {}
-        self._takes_from: dict[str, float] = {}
-        """When (monotonic) pods of others may go for jobs again."""
+        self._may_preempt_at: dict[str, float] = {}
+        """By job (uid), when (monotonic) it may preempt again."""
         self._refusals: dict[str, int] = {}
-        self._in_vain: dict[str, int] = {}
-        """How often pods that had passed the trial were refused when they were created."""
+        self._refused_after_dry_run: dict[str, int] = {}
+        """How often pods that had passed the dry run were refused when they were created."""
         self._generations: dict[str, int] = {}
         """The generation of each known job to which the answers belong."""
         self._edits: dict[str, int] = {}
@@ -120,47 +124,51 @@ class Trials:
             self._generations[job.uid] = job.generation
             self._forgive(job)
 
-    def may_take(self, job: Job) -> bool:
-        """Whether pods of others may go for the job, by its generation that was last seen."""
+    def may_preempt(self, job: Job) -> bool:
+        """Whether the job may preempt, by its generation that was last seen."""
         silence = self._silences.get(job.namespace)
-        return time.monotonic() >= max(self._takes_from.get(job.uid, 0.0), silence.until if silence else 0.0)
+        return time.monotonic() >= max(self._may_preempt_at.get(job.uid, 0.0), silence.until if silence else 0.0)
 
-    def may_not_take(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids), and the namespaces whose jobs, that may not take."""
+    def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The jobs (uids) that may not preempt, and the namespaces whose jobs may not."""
         now = time.monotonic()
-        waiting = frozenset(uid for uid, until in self._takes_from.items() if now < until)
+        waiting = frozenset(uid for uid, until in self._may_preempt_at.items() if now < until)
         return waiting, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
         """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
-        now, uid, retry = time.monotonic(), job.uid, job.status.retry
-        waiting = now < self._takes_from.get(uid, 0.0)
-        refused = uid in self._refusals or uid in self._in_vain or (retry is not None and retry.size is not None)
+        now, uid, failed = time.monotonic(), job.uid, job.status.failed_size
+        waiting = now < self._may_preempt_at.get(uid, 0.0)
+        refused = (
+            uid in self._refusals
+            or uid in self._refused_after_dry_run
+            or (failed is not None and failed.size is not None)
+        )
         if not waiting and not refused:
             self._edits.pop(uid, None)
             return
         edits = self._edits[uid] = self._edits.get(uid, 0) + 1
         if edits <= MAX_EDITS:
-            for known in (self._takes_from, self._refusals, self._in_vain):
+            for known in (self._may_preempt_at, self._refusals, self._refused_after_dry_run):
                 known.pop(uid, None)
             return
-        rest = rest_seconds(MAX_IN_VAIN + edits - MAX_EDITS - 1)
+        backoff = backoff_seconds(FUTILE_TRIES + edits - MAX_EDITS - 1)
         log.warning(
-            "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, rest / 3600, edits
+            "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, backoff / 3600, edits
         )
-        self._takes_from[uid] = max(self._takes_from.get(uid, 0.0), now + rest)
+        self._may_preempt_at[uid] = max(self._may_preempt_at.get(uid, 0.0), now + backoff)
 
     def next_try(self) -> float:
-        """When (monotonic) the next job may take again that may take nothing now; infinity if there is none."""
+        """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
-        ends = (*self._takes_from.values(), *(silence.until for silence in self._silences.values()))
+        ends = (*self._may_preempt_at.values(), *(silence.until for silence in self._silences.values()))
         return min((until for until in ends if until > now), default=inf)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(present, self._passed, self._takes_from, self._refusals, self._in_vain)
+        drop_absent(present, self._passed, self._may_preempt_at, self._refusals, self._refused_after_dry_run)
         drop_absent(present, self._generations, self._edits, self._questions)
-        long_ago = time.monotonic() - MAX_SILENT_SECONDS
+        long_ago = time.monotonic() - MAX_SILENCE_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
@@ -168,12 +176,11 @@ class Trials:
         return frozenset((*self._passed, *self._running))
 
     def have_passed(
-        self, job: Job, roles: Counter[str], trial: Callable[[], Trial | None], *, giver: str, order: int
+        self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
     ) -> bool:
-        """Whether that many pods of the job are known to be accepted. If not, the question is asked when its turn
-        comes.
+        """Whether that many pods of the job are known to be accepted.
 
-        After the answer the `giver` is decided on again.
+        If not, the question waits for its turn, and after the answer the `victim_job` is decided on again.
         """
         now, known = time.monotonic(), self._passed.get(job.uid)
         passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
@@ -182,11 +189,11 @@ class Trials:
             if now < known.renewed_from:
                 return True
         if job.uid in self._running:
-            self._running[job.uid][0].givers.add(giver)
+            self._running[job.uid][0].victim_jobs.add(victim_job)
             return passed
         before = self._questions.get(job.uid)
-        givers = before.givers if before is not None else set()
-        self._questions[job.uid] = _Question(job, trial, order, now + QUESTION_SECONDS, givers | {giver})
+        victim_jobs = before.victim_jobs if before is not None else set()
+        self._questions[job.uid] = _Question(job, dry_run, order, now + QUESTION_SECONDS, victim_jobs | {victim_job})
         return passed
 
     def ask_next(self) -> None:
@@ -207,41 +214,41 @@ class Trials:
     def _put(self, question: _Question) -> None:
         uid = question.job.uid
         del self._questions[uid]
-        if time.monotonic() < self._takes_from.get(uid, 0.0):
+        if time.monotonic() < self._may_preempt_at.get(uid, 0.0):
             return
         try:
-            trial = question.trial()
+            dry_run = question.dry_run()
         except Exception:  # noqa: BLE001 - whatever it is, it is this job's, and no other's
             self.cannot_be_asked(question.job)
             return
-        if trial is None:
+        if dry_run is None:
             return
-        task = asyncio.create_task(self._try(trial))
+        task = asyncio.create_task(self._try(dry_run))
         self._running[uid] = question, task
         task.add_done_callback(lambda _: self._end(uid))
 
     def _end(self, uid: str) -> None:
         question, _ = self._running.pop(uid)
-        for giver in question.givers:
-            self._again(giver)
+        for victim_job in question.victim_jobs:
+            self._again(victim_job)
 
     def made(self, uid: str) -> None:
         """Pods of the job were created."""
         self._passed.pop(uid, None)
-        self._in_vain.pop(uid, None)
+        self._refused_after_dry_run.pop(uid, None)
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused when they were created. If they had passed the trial, pods of others may have
-        gone in vain.
+        """Pods of the job were refused when they were created. If they had passed the dry run, pods of others may have
+        been evicted for nothing.
         """
         if self._passed.pop(job.uid, None) is None:
             return
-        times = self._in_vain[job.uid] = self._in_vain.get(job.uid, 0) + 1
-        if rest := rest_seconds(times):
+        times = self._refused_after_dry_run[job.uid] = self._refused_after_dry_run.get(job.uid, 0) + 1
+        if backoff := backoff_seconds(times):
             log.warning(
-                "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, rest / 3600
+                "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, backoff / 3600
             )
-            self._takes_from[job.uid] = time.monotonic() + rest
+            self._may_preempt_at[job.uid] = time.monotonic() + backoff
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -254,21 +261,21 @@ class Trials:
         silence = self._silences.get(namespace)
         here = sum(question.job.namespace == namespace for question, _ in self._running.values())
         is_silent = silence is not None and time.monotonic() < silence.until
-        most = MAX_OF_NAMESPACE if silence is None else 1
-        return not is_silent and here < most and len(self._running) < MAX_AT_ONCE
+        most = MAX_DRY_RUNS_OF_NAMESPACE if silence is None else 1
+        return not is_silent and here < most and len(self._running) < MAX_DRY_RUNS_AT_ONCE
 
-    async def _try(self, trial: Trial) -> None:
-        job = trial.job
+    async def _try(self, dry_run: DryRun) -> None:
+        job = dry_run.job
         try:
-            await self._ask(trial)
+            await self._ask(dry_run)
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
-            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not trial.besides)
-            wait = doubled(REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
-            self._takes_from[job.uid] = max(self._takes_from.get(job.uid, 0.0), time.monotonic() + wait)
-            if not trial.besides:
-                self._refused(job, error, trial.needed)
+            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not dry_run.besides)
+            wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
+            self._may_preempt_at[job.uid] = max(self._may_preempt_at.get(job.uid, 0.0), time.monotonic() + wait)
+            if not dry_run.besides:
+                self._refused(job, error, dry_run.needed)
         except ClusterError as error:
             self._hear_nothing(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
@@ -276,17 +283,17 @@ class Trials:
         else:
             self._silences.pop(job.namespace, None)
             self._refusals.pop(job.uid, None)
-            roles = Counter(create.role for create in trial.creates)
+            roles = Counter(create.role for create in dry_run.creates)
             until = time.monotonic() + PASSED_SECONDS
             self._passed[job.uid] = _Passed(job.generation, roles, until, until)
 
     def cannot_be_asked(self, job: Job) -> None:
         """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self._takes_from[job.uid] = time.monotonic() + MAX_SILENT_SECONDS
+        self._may_preempt_at[job.uid] = time.monotonic() + MAX_SILENCE_SECONDS
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
         silence = self._silences.setdefault(namespace, _Silence())
         silence.times += 1
-        wait = doubled(SILENT_SECONDS, MAX_SILENT_SECONDS, silence.times)
+        wait = doubled(FIRST_SILENCE_SECONDS, MAX_SILENCE_SECONDS, silence.times)
         silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)

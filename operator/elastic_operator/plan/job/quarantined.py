@@ -1,4 +1,4 @@
-"""A job that is set aside after an error of the operator's own (88). Its pods run on, and others get what is theirs.
+"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others get what is theirs.
 
 What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
 """
@@ -18,7 +18,7 @@ from elastic_operator.plan.job.plan_writes import deletes_of_released
 from elastic_worker.contract import ROLE_WORKER
 
 
-def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
+def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     """The last good demand, with the present pods: others may be entitled to them, and it never gets more.
 
     None if no pod is left.
@@ -30,7 +30,7 @@ def demand_aside(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
     return frozen_demand(replace(last, members=tuple(map(member_of, active)), used_indices=indices))
 
 
-def plan_aside(job: Job, release: Collection[str], now: float) -> Plan:
+def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     """Delete the pods (uids) whose GPUs go to others, workers before the master. The status says why nothing else is
     done.
     """

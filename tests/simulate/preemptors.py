@@ -23,7 +23,7 @@ from tests.simulate.server import Server
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class Preemptor:
     """One of them, with what each of its pods asks for."""
 
     name: str
@@ -38,13 +38,15 @@ def promised(server: Server) -> Iterator[tuple[Body, str]]:
     return ((pod, nominated_for(pod)) for pod in server.all(kinds.PODS) if nominated_for(pod) and waits(pod))
 
 
-def takers(server: Server, policies: Policies, jobs: Mapping[str, Body], allocation: Mapping[str, Any]) -> list[Taker]:
+def preemptors(
+    server: Server, policies: Policies, jobs: Mapping[str, Body], allocation: Mapping[str, Any]
+) -> list[Preemptor]:
     """All of them."""
     taking = [jobs[uid] for uid, grant in allocation.items() if grant.assignment.create and uid in jobs]
-    found = [_taker(job, job["spec"]["template"], priority_of(job), policies) for job in taking]
-    return found + [_taker(pod, pod, pod_priority(pod), policies) for pod, _ in promised(server)]
+    found = [_preemptor(job, job["spec"]["template"], priority_of(job), policies) for job in taking]
+    return found + [_preemptor(pod, pod, pod_priority(pod), policies) for pod, _ in promised(server)]
 
 
-def _taker(thing: Body, template: Body, priority: int, policies: Policies) -> Taker:
+def _preemptor(thing: Body, template: Body, priority: int, policies: Policies) -> Preemptor:
     team = policies.team(thing["metadata"]["namespace"])
-    return Taker(name_of(thing), team, flavor_of(template), priority, requests_of(template))
+    return Preemptor(name_of(thing), team, flavor_of(template), priority, requests_of(template))

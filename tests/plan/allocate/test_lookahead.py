@@ -11,7 +11,7 @@ from hypothesis import given
 
 from elastic_operator.plan.allocation import rounds
 from elastic_operator.plan.allocation.allocate import Allocator, allocate
-from elastic_operator.plan.stability import PATIENCE_SECONDS, TWO_MASTERS, SteadyAllocator, carried_out, unsteady
+from elastic_operator.plan.lookahead import PATIENCE_SECONDS, TWO_MASTERS, LookaheadAllocator, carried_out, short_lived
 from tests.plan.allocate.world import make_job, make_node, make_shape, make_snapshot, make_team, notation
 from tests.plan.allocate.worlds import SHAPES, shared_snapshots
 from tests.plan.quota.cases import make_pending
@@ -21,7 +21,7 @@ class Mistaken:
     """An allocator that takes green for entitled to half of what is red's."""
 
     def __init__(self):
-        self._real, self.preempted_in_vain = Allocator(), frozenset()
+        self._real, self.futile_preemptors = Allocator(), frozenset()
 
     def allocate(self, snapshot):
         teams = tuple(make_team(team.name, 2 * (team.name != "blue")) for team in snapshot.teams)
@@ -30,7 +30,7 @@ class Mistaken:
 
 def steady(now):
     """One whose first look is that allocator's."""
-    found = SteadyAllocator()
+    found = LookaheadAllocator()
     found._now = now
     return found
 
@@ -38,7 +38,7 @@ def steady(now):
 TEAMS = [make_team("red", 4), make_team("green", 0), make_team("gold", 2), make_team("blue", 0)]
 HERE, THERE = {"zone": "here"}, {"zone": "there"}
 OWNER = make_job("owner", 1, 4, on="n1 n1 n1 n1", team="red", shape=make_shape(node_selector=HERE))
-TAKER = make_job("taker", 2, team="green", shape=make_shape(node_selector=HERE))
+PREEMPTOR = make_job("taker", 2, team="green", shape=make_shape(node_selector=HERE))
 
 
 def world(*jobs):
@@ -48,9 +48,9 @@ def world(*jobs):
 
 
 def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why():
-    taken = Mistaken().allocate(world(OWNER, TAKER))
+    taken = Mistaken().allocate(world(OWNER, PREEMPTOR))
     assert notation(taken["owner"]) == "m0 w0 -w2 -w1"
-    found = steady(Mistaken()).allocate(world(OWNER, TAKER))
+    found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR))
     assert (notation(found["owner"]), notation(found["taker"])) == ("m0 w0 w1 w2", "")
     assert found["taker"].limit == "WouldNotLast"
     assert "It would have 2 pods, and lose 2 of them at once" in found["taker"].message
@@ -58,7 +58,7 @@ def test_who_would_lose_again_right_away_what_it_takes_gets_nothing_and_says_why
 
 
 def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
-    found, before = steady(Mistaken()), world(OWNER, TAKER)
+    found, before = steady(Mistaken()), world(OWNER, PREEMPTOR)
     assert found.allocate(before).would_not_last.keys() == {"taker"}
     assert found.again_at == before.now + PATIENCE_SECONDS
     soon = replace(before, now=before.now + PATIENCE_SECONDS - 1)
@@ -69,14 +69,14 @@ def test_who_was_left_out_for_ten_seconds_is_served_as_it_comes():
 
 
 def test_a_job_that_would_have_two_masters_is_left_out_for_ever():
-    found = SteadyAllocator()
+    found = LookaheadAllocator()
     assert all(found._is_left_out("one", TWO_MASTERS, now) for now in (0.0, 5.0, 50.0, 500.0))
 
 
 def test_others_get_what_is_theirs_in_the_same_pass():
     borrower = make_job("borrower", 1, 4, on="n2 n2 n2 n2", team="blue", shape=make_shape(node_selector=THERE))
     entitled = make_job("entitled", 2, team="gold", shape=make_shape(node_selector=THERE))
-    found = steady(Mistaken()).allocate(world(OWNER, TAKER, borrower, entitled))
+    found = steady(Mistaken()).allocate(world(OWNER, PREEMPTOR, borrower, entitled))
     assert found.would_not_last.keys() == {"taker"}
     assert (notation(found["borrower"]), notation(found["entitled"])) == ("m0 w0 -w2 -w1", "~m0@n2 ~w0@n2")
 
@@ -85,12 +85,12 @@ def test_a_job_never_gets_two_masters():
     snapshot = world(make_job("one", 2, on="n1 n1", team="red"))
     first = allocate(snapshot)
     assignment = first.assignment("one")
-    extra = assignment._replace(create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
+    extra = replace(assignment, create=allocate(world(make_job("one", 1, team="red"))).assignment("one").create)
     first._assignments["one"] = extra
     with patch.object(type(first), "assignment", lambda self, uid: self._assignments[uid]):
         second = allocate(snapshot)
         second._assignments["one"] = assignment
-        assert unsteady(snapshot, first, second) == {"one": "It would have two masters."}
+        assert short_lived(snapshot, first, second) == {"one": "It would have two masters."}
 
 
 @pytest.mark.parametrize("place", ["reserved", "nominated"])
@@ -103,7 +103,7 @@ def test_a_pod_of_others_that_has_come_holds_its_gpus_and_its_host_ports(place):
 
 
 def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
-    found, asked = SteadyAllocator(), []
+    found, asked = LookaheadAllocator(), []
     found._next.allocate = asked.append
     found.allocate(world(make_job("one", 1, 4, team="red"), make_job("two", 1, on="n1", team="blue")))
     assert not asked
@@ -111,8 +111,8 @@ def test_nothing_is_looked_at_twice_where_nobody_loses_anything():
 
 @given(shared_snapshots(SHAPES))
 def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
-    plain, found = allocate(snapshot), SteadyAllocator().allocate(snapshot)
-    steady = not unsteady(snapshot, plain, allocate(carried_out(snapshot, plain)))
+    plain, found = allocate(snapshot), LookaheadAllocator().allocate(snapshot)
+    steady = not short_lived(snapshot, plain, allocate(carried_out(snapshot, plain)))
     assert not steady or dict(found) == dict(plain)
 
 
@@ -120,7 +120,7 @@ def test_an_allocation_that_comes_out_again_is_left_as_it_is(snapshot):
 @given(snapshot=shared_snapshots(SHAPES))
 def test_nobody_loses_a_pod_for_what_would_be_undone_even_where_the_rounds_are_not_repeated(repetitions, snapshot):
     with patch.object(rounds, "_MAX_REPETITIONS", repetitions):
-        found = SteadyAllocator().allocate(snapshot)
+        found = LookaheadAllocator().allocate(snapshot)
         if found.takes_away:
             after = Allocator().allocate(carried_out(snapshot, found))
-            assert not unsteady(snapshot, found, after).keys() - found.would_not_last.keys()
+            assert not short_lived(snapshot, found, after).keys() - found.would_not_last.keys()

@@ -38,7 +38,7 @@ Amounts = Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DryRun:
     """Whether the pods `creates` of the job would be accepted, after those of other jobs of its namespace, `besides`.
 
     `leaving` finds the pods of the namespace that are to go or are being deleted.
@@ -53,28 +53,28 @@ class Trial:
     """Whether the job lacks its minimum without the pods for which others are to go."""
 
 
-class Asker:
+class DryRunner:
     """Asks by dry runs; creates nothing."""
 
     def __init__(self, session: Session, stores: Stores, build: BuildSettings) -> None:
         self._session, self._stores, self._build = session, stores, build
 
-    async def ask(self, trial: Trial) -> None:
-        """Ask about all pods of the trial. Raises PodRefused, and ClusterError if there was no answer."""
-        spec, leaving = trial.job.spec, tuple[objects.Pod, ...]()
+    async def ask(self, dry_run: DryRun) -> None:
+        """Ask about all pods of the dry run. Raises PodRefused, and ClusterError if there was no answer."""
+        spec, leaving = dry_run.job.spec, tuple[objects.Pod, ...]()
         assert spec is not None, "pods are planned from a spec that could be read"
         common = spec.template_of(contract.ROLE_MASTER) is spec.template_of(contract.ROLE_WORKER)
-        for create in {common or create.role: create for create in trial.creates}.values():
-            manifest = self._manifest(trial.job, spec, create)
+        for create in {common or create.role: create for create in dry_run.creates}.values():
+            manifest = self._manifest(dry_run.job, spec, create)
             try:
                 await apply.try_pod(self._session, manifest)
             except ClusterError as error:
-                leaving = leaving or tuple(trial.leaving() if _is_about_quota(error) else ())
+                leaving = leaving or tuple(dry_run.leaving() if _is_about_quota(error) else ())
                 if not leaving:
                     raise_refusal(error, create.role, manifest, spec.template_of(create.role))
                     raise
-        if leaving or len(trial.creates) > 1 or trial.besides:
-            await self._ask_for_all(trial, create.role, manifest, leaving)
+        if leaving or len(dry_run.creates) > 1 or dry_run.besides:
+            await self._ask_for_all(dry_run, create.role, manifest, leaving)
 
     def _manifest(self, job: Job, spec: JobSpec, create: CreatePod) -> dict[str, Any]:
         service = self._stores.services.named(service_name(job.name), job.namespace)
@@ -82,12 +82,12 @@ class Asker:
         return build_pod(job, spec, create, service_ip=address, settings=self._build)
 
     async def _ask_for_all(
-        self, trial: Trial, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
+        self, dry_run: DryRun, role: str, manifest: dict[str, Any], leaving: Sequence[objects.Pod]
     ) -> None:
         """Try all pods as one, less what is leaving. A refusal of that one pod as too large (LimitRange, webhooks) says
         nothing.
         """
-        requests, limits, count = _asked_in_all(trial)
+        requests, limits, count = _asked_in_all(dry_run)
         for pod in leaving:
             spec = {"spec": msgspec.to_builtins(pod.spec)}
             requests.subtract(requests_of(spec))
@@ -97,8 +97,8 @@ class Asker:
         except ApiError as error:
             if not _is_about_quota(error) or (leaving and _has_room_for(count - len(leaving), error)):
                 return
-            if not leaving and (leaving := tuple(trial.leaving())):
-                await self._ask_for_all(trial, role, manifest, leaving)
+            if not leaving and (leaving := tuple(dry_run.leaving())):
+                await self._ask_for_all(dry_run, role, manifest, leaving)
                 return
             raise_refusal(error, role, manifest, manifest)
             raise
@@ -114,10 +114,10 @@ def _has_room_for(more: int, error: ApiError) -> bool:
     return found is not None and int(found[1]) + more <= int(found[2])
 
 
-def _asked_in_all(trial: Trial) -> tuple[Amounts, Amounts, int]:
+def _asked_in_all(dry_run: DryRun) -> tuple[Amounts, Amounts, int]:
     """The requests, limits and number of all these pods."""
     requests, limits, count = Amounts(), Amounts(), 0
-    jobs = ((trial.job, tuple(create.role for create in trial.creates)), *trial.besides)
+    jobs = ((dry_run.job, tuple(create.role for create in dry_run.creates)), *dry_run.besides)
     for job, roles in jobs:
         for role, number in Counter(roles).items():
             assert job.spec is not None, "pods are planned from a spec that could be read"

@@ -1,4 +1,4 @@
-"""Which entries are alike: the same question about them has the same answer.
+"""Which entries are equivalent: the same question about them has the same answer.
 
 Thousands of jobs of one team may wait for the same. So what is found out about one of them is remembered under a key
 that the others share (38); `pass_memo` says for how long. A key with too much in it only costs time. One that lacks
@@ -6,9 +6,9 @@ something denies a job what it should get.
 
 What the keys contain, and why the answer depends on it; "alone" are entries that share their key with no other:
 
-                          alike  refused  tried  grow
+                          equiv. refusal  minim. growth
     kind                  x      x        x      x       where its pods may go, and from whom it may take
-    takes                 x      x        x      x       whether it may take at all
+    may_preempt           x      x        x      x       whether it may take at all
     may take whole jobs   x      x        x      (1)     whether it may take these
     times preempted       x      x        x      alone   whether it may still borrow
     a gang is served      x      x        x              the price of an option differs for gangs
@@ -20,7 +20,8 @@ What the keys contain, and why the answer depends on it; "alone" are entries tha
     waits to grow                                alone   from when it may grow or take
     pods of its own                       alone  alone   which of these it keeps; where they are does not matter
 
-(1) `singular` jobs are added to the queues of growers one by one in each pass: their groups outlast the passes.
+(1) `individually_limited` jobs are added to the queues of growers one by one in each pass: their groups outlast the
+    passes.
 (2) If one job of a group cannot grow, only those that rank after it are given up (`growers`).
 """
 
@@ -35,40 +36,42 @@ if TYPE_CHECKING:  # the state has the groups of growers, which are made here
     from elastic_operator.plan.allocation.state import AllocationState
 
 
-def alike(state: AllocationState, entry: Entry) -> Hashable:
+def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
     """The key of entries that may go where this one may, and take from whom it may, beside the limits on evictions.
 
     Callers leave out entries whose own pods matter, or add what else is asked: a size, a number of pods.
     """
-    takes = entry.takes(state.now), state.may_take_whole_jobs(entry)
-    return entry.kind, takes, entry.times_preempted, bool(state.serving)
+    may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
+    return entry.kind, may_preempt, entry.times_preempted, bool(state.serving)
 
 
-def refused_alike(state: AllocationState, entry: Entry) -> Hashable:
+def refusal_key(state: AllocationState, entry: Entry) -> Hashable:
     """The key of entries to which what this one wants is refused as well, by the limits on evictions too."""
-    return alike(state, entry), state.victims.limits_on(entry)
+    return equivalence_key(state, entry), state.victims.limits_on(entry)
 
 
-def tried_alike(state: AllocationState, entry: Entry) -> Hashable | None:
+def minimum_key(state: AllocationState, entry: Entry) -> Hashable | None:
     """The key of entries that are tried for their minimum in the same way while nothing changes; None for an entry that
     has pods of its own.
     """
     demand = entry.demand
     if entry.size or entry.preempted or demand.provisioning_pods:
         return None
-    return refused_alike(state, entry), entry.minimum, demand.failed_size, demand.failed_until, state.starves(entry)
+    return refusal_key(state, entry), entry.minimum, demand.failed_size, demand.failed_until, state.starves(entry)
 
 
-def grow_alike(entry: Entry, now: float) -> Hashable:
+def growth_key(entry: Entry, now: float) -> Hashable:
     """The key of jobs that need the same for their next size. It holds for many passes."""
     demand, next_size = entry.demand, entry.next_size or 0
-    waits = max(demand.grow_after, demand.failed_until, demand.takes_from) > now or entry.delayed_at(next_size, now)
+    waits = max(demand.may_grow_at, demand.failed_until, demand.may_preempt_at) > now or entry.delayed_at(
+        next_size, now
+    )
     if waits or demand.provisioning_pods or entry.loses_members or entry.times_preempted:
         return demand.uid
-    return entry.kind, entry.missing(next_size), entry.takes(now)
+    return entry.kind, entry.missing(next_size), entry.may_preempt(now)
 
 
-def singular(state: AllocationState) -> set[Entry]:
+def individually_limited(state: AllocationState) -> set[Entry]:
     """The jobs that are not like others of their kind, because of what earlier tries and minutes have done for them."""
-    uids = state.in_vain | state.victims.known_takers
-    return {entry for entry in map(state.roster.find, uids) if entry is not None}
+    uids = state.futile_preemptors | state.victims.known_preemptors
+    return {entry for entry in map(state.queues.find, uids) if entry is not None}

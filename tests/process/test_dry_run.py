@@ -10,7 +10,7 @@ from elastic_operator.build.request import BuildSettings
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.errors import ApiError, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.store import Store
-from elastic_operator.loop.reclaim.trial import Asker, Trial, summed_pod
+from elastic_operator.loop.reclaim.dry_run import DryRun, DryRunner, summed_pod
 from elastic_operator.plan.facts.decisions import CreatePod
 from elastic_operator.plan.facts.job import Job
 from tests.api.jobs import make_container, make_template
@@ -65,49 +65,49 @@ def creates(count: int) -> tuple[CreatePod, ...]:
     return tuple(CreatePod("worker" if i else "master", max(0, i - 1), None, 1, (1, 8)) for i in range(count))
 
 
-async def ask(server: Server, trial: Trial) -> None:
-    await Asker(server, Services(), BuildSettings("", "")).ask(trial)  # type: ignore[arg-type]
+async def ask(server: Server, dry_run: DryRun) -> None:
+    await DryRunner(server, Services(), BuildSettings("", "")).ask(dry_run)  # type: ignore[arg-type]
 
 
 async def test_one_pod_is_one_request_and_several_are_two():
     server = Server(0, 8)
-    await ask(server, Trial(job_of(2), creates(1)))
+    await ask(server, DryRun(job_of(2), creates(1)))
     assert server.asked == [2]
-    await ask(server, Trial(job_of(2), creates(4)))
+    await ask(server, DryRun(job_of(2), creates(4)))
     assert server.asked == [2, 2, 8]
 
 
 async def test_a_quota_that_takes_each_but_not_all_refuses_them():
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(1, 8), Trial(job_of(2), creates(4)))
+        await ask(Server(1, 8), DryRun(job_of(2), creates(4)))
 
 
 async def test_pods_of_other_jobs_that_were_asked_about_before_come_before():
     other = (job_of(1), ("master", "worker"))
-    await ask(Server(5, 8), Trial(job_of(1), creates(1), besides=(other,)))
+    await ask(Server(5, 8), DryRun(job_of(1), creates(1), besides=(other,)))
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(6, 8), Trial(job_of(1), creates(1), besides=(other,)))
+        await ask(Server(6, 8), DryRun(job_of(1), creates(1), besides=(other,)))
 
 
 @pytest.mark.parametrize(("leaving", "fits"), [((4, 4), True), ((4, 3), False), ((), False), ((16,), True)])
 async def test_what_is_leaving_the_namespace_is_counted_off(leaving: tuple[int, ...], fits: bool):
-    trial = Trial(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
+    dry_run = DryRun(job_of(2), creates(4), leaving=lambda: map(pod_of, leaving))
     if fits:
-        await ask(Server(8, 8), trial)
+        await ask(Server(8, 8), dry_run)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(Server(8, 8), trial)
+        await ask(Server(8, 8), dry_run)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(4, True), (3, False)])
 async def test_a_number_of_pods_counts_those_that_leave_as_well(limit: int, fits: bool):
-    trial = Trial(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
+    dry_run = DryRun(job_of(1), creates(4), leaving=lambda: [pod_of(1)] * 3)
     server = Server(0, 100, pods=(3, limit))
     if fits:
-        await ask(server, trial)
+        await ask(server, dry_run)
         return
     with pytest.raises(PodRefused, match="exceeded quota"):
-        await ask(server, trial)
+        await ask(server, dry_run)
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), ApiError("busy", status=429)])
@@ -117,7 +117,7 @@ async def test_no_answer_is_no_refusal(error: Exception):
             raise error
 
     with pytest.raises(type(error)):
-        await ask(Silent(0, 8), Trial(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
+        await ask(Silent(0, 8), DryRun(job_of(1), creates(2), leaving=lambda: [pod_of(1)]))
 
 
 def test_all_as_one_have_one_container_and_no_limit_below_its_request():

@@ -1,7 +1,8 @@
-"""Why pods do not run yet, if a person can do something about it: no node, no image, no scheduler.
+"""Why pods do not run yet, if a person can do something about it: no node, no image, no scheduler, a scheduling gate.
 
 A scheduler that finds no node for a pod says so in the pod's condition PodScheduled. Without that condition, no
-scheduler has looked at the pod: it is away, or the pod names one that does not exist.
+scheduler has looked at the pod: it is away, the pod names one that does not exist, or the pod has scheduling gates.
+Whoever set a gate removes it. Until then the pod waits, however long that takes (176).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ UNSEEN_SECONDS = 30.0
 
 def seen_by(obs: Observation) -> list[float]:
     """When a scheduler should have looked at the pods that none has looked at."""
-    return [pod.created + UNSEEN_SECONDS for pod in obs.live if _is_unseen(pod)]
+    return [pod.created + UNSEEN_SECONDS for pod in obs.members if _is_unseen(pod)]
 
 
 def why_pods_wait(obs: Observation, now: float) -> list[str]:
     """A sentence for each reason, with the pods that wait for it. Not all of many reasons are named."""
     waiting: defaultdict[str, list[str]] = defaultdict(list)
-    for pod in obs.live:
+    for pod in obs.members:
         if why := _why(obs, pod, now):
             waiting[why].append(pod.name)
     texts = [f"{listed(names)}: {why}" for why, names in waiting.items()]
@@ -34,6 +35,8 @@ def why_pods_wait(obs: Observation, now: float) -> list[str]:
 
 
 def _why(obs: Observation, pod: OwnPod, now: float) -> str:
+    if pod.gates:
+        return f"kube-scheduler does not look at it before its scheduling gates are removed: {listed(pod.gates)}"
     if pod.unschedulable:
         return f"the scheduler finds no node: {pod.unschedulable}"
     if pod.main.waiting_reason not in STARTS:
@@ -44,7 +47,7 @@ def _why(obs: Observation, pod: OwnPod, now: float) -> str:
 
 
 def _is_unseen(pod: OwnPod) -> bool:
-    return pod.phase == "Pending" and not pod.bound and not pod.unschedulable
+    return pod.phase == "Pending" and not (pod.bound or pod.unschedulable or pod.gates)
 
 
 def _scheduler(obs: Observation, pod: OwnPod) -> str:

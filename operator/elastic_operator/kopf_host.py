@@ -1,0 +1,147 @@
+"""kopf, as the host of the feed of jobs: it passes on what its watch shows, and nothing else happens here.
+
+No handler writes, keeps state or can fail: the loop decides, from the stores. kopf takes the process's signal handlers
+at its start, and cancels all later tasks of its event loop at its end, so it has a thread and an event loop of its own
+(2). Its lists have no job: they would take 100 MB among 2,500 jobs (173).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import kopf
+
+from elastic_api.job import GROUP, PLURAL, VERSION
+from elastic_operator.cluster.backoff import Backoff
+from elastic_operator.cluster.connection import Connection
+from elastic_operator.cluster.lists import PAGE
+from elastic_operator.cluster.own_loop import run_in_own_loop
+from elastic_operator.job_feed import NO_JOB, Take
+
+LOGIN_SECONDS = 600
+"""kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
+
+
+class NoDiffs(kopf.DiffBaseStorage):
+    """Remembers nothing on users' objects: no change handler needs it."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
+        """Nothing."""
+        return kopf.BodyEssence({})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        """Nothing."""
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing."""
+
+
+class NoProgress(kopf.ProgressStorage):
+    """Remembers nothing of handlers: event handlers have no progress."""
+
+    def fetch(self, *, key: Any, body: kopf.Body) -> Any:
+        """Nothing."""
+        return None
+
+    def store(self, *, key: Any, record: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Nothing."""
+
+    def purge(self, *, key: Any, body: kopf.Body, patch: kopf.Patch) -> None:
+        """Nothing."""
+
+    def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+        """Nothing."""
+
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        """Nothing."""
+        return essence
+
+
+class Kopf:
+    """kopf for the jobs of these namespaces, of all if none is named. The caller hears of jobs in the caller's own
+    loop.
+    """
+
+    def __init__(self, connection: Connection, namespaces: Sequence[str]) -> None:
+        self.connection, self.namespaces = connection, namespaces
+
+    async def __call__(self, take: Take) -> None:
+        """Run until it ends."""
+        quiet()
+        ours = asyncio.get_running_loop()
+        await run_in_own_loop(lambda: self._run(take, ours))
+
+    async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
+            return self._session(await asyncio.wrap_future(authorization), list_none)
+
+        async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
+            ours.call_soon_threadsafe(take, type, dict(body))
+
+        async def list_none(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            """Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+            lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
+            if lists:
+                request.url = request.url.update_query(NO_JOB)
+            response = await send(request)
+            if lists and response.ok:
+                ours.call_soon_threadsafe(take, None, {})
+            return response
+
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(login)
+        kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
+        where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
+        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+
+    def _session(self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType) -> kopf.AiohttpSession:
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
+            headers={"Authorization": authorization} if authorization else {},
+            middlewares=(middleware,),
+        )
+        return kopf.AiohttpSession(
+            server=self.connection.base_url,
+            aiohttp_session=session,
+            expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
+        )
+
+
+class EndlessPauses:
+    """The pauses between kopf's repetitions of one request: growing, jittered, without an end."""
+
+    def __iter__(self) -> Iterator[float]:
+        backoff = Backoff()
+        while True:
+            yield backoff.next()
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """kopf as a feed only: it writes nothing, scans nothing, locks nothing, and gives up on a request in time."""
+    settings = kopf.OperatorSettings()
+    settings.persistence.diffbase_storage = NoDiffs()
+    settings.persistence.progress_storage = NoProgress()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.networking.request_timeout = 15
+    settings.networking.connect_timeout = 5
+    settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
+    settings.watching.chunk_size = PAGE
+    settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
+    return settings
+
+
+def quiet() -> None:
+    """Drop kopf's line about each handled event."""
+    for name in ("kopf.objects", "kopf.activities"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # kopf logs that it gets no signals, which is intended, and why it ended, which JobFeed logs.
+    logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

@@ -1,0 +1,103 @@
+"""A process that leads: what is begun again after an error, how soon, and what ends with its lease."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import pairwise
+
+import pytest
+
+from elastic_operator import process
+from elastic_operator.cluster.lease import Elector
+from elastic_operator.cluster.session import Session
+from elastic_operator.cluster.store import Store
+from elastic_operator.job_feed import JobFeed, Take
+from elastic_operator.metrics import Metrics
+from elastic_operator.process import Process
+from elastic_operator.settings import Settings
+from elastic_operator.watches import Watches
+from tests.kit.tasks import running
+
+JITTER = 1.2
+
+
+async def at_once(*_: object) -> None:
+    """What a process waits for before it leads is there."""
+
+
+async def never(_: Take) -> None:
+    """kopf, which reports nothing."""
+    await asyncio.Event().wait()
+
+
+async def elected(elector: Elector) -> None:
+    """An election that is won at once and never lost."""
+    elector._leading.set()
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(name="replica")
+async def a_replica(session: Session, monkeypatch: pytest.MonkeyPatch) -> Process:
+    """A process with empty stores that need not wait for anything."""
+    monkeypatch.setattr(Process, "_wait_until_ours", at_once)
+    monkeypatch.setattr(Watches, "catch_up", at_once)
+    return Process(Settings(), session, Metrics(), JobFeed(session, Store(), never), who="one")
+
+
+async def leads_for(replica: Process, seconds: float) -> None:
+    """It is elected whenever it tries, for so long."""
+    async with running(replica._lead_when_elected(elected)):
+        await asyncio.sleep(seconds)
+
+
+def fails_after(monkeypatch: pytest.MonkeyPatch, replica: Process, *seconds: float) -> list[float]:
+    """Lets the process lead for so long each time, and then end by an error; returns when it began."""
+    begun: list[float] = []
+
+    async def lead() -> None:
+        begun.append(time.monotonic())
+        await asyncio.sleep(seconds[min(len(begun), len(seconds)) - 1])
+        raise KeyError("acquireTime")
+
+    monkeypatch.setattr(replica, "_lead", lead)
+    return begun
+
+
+async def test_a_lasting_error_of_leading_is_met_less_and_less_often(replica, monkeypatch):
+    begun = fails_after(monkeypatch, replica, 0.0)
+    await leads_for(replica, 300)
+    pauses = [later - earlier for earlier, later in pairwise(begun)]
+    for pause, least in zip(pauses, [1, 2, 4, 8, 16, *[30] * len(pauses)], strict=False):
+        assert least <= pause <= JITTER * least + 0.001
+    assert len(begun) > 10
+
+
+async def test_an_error_after_a_minute_of_leading_is_new_trouble(replica, monkeypatch):
+    begun = fails_after(monkeypatch, replica, 0.0, 0.0, 0.0, 61.0, 0.0)
+    await leads_for(replica, 120)
+    assert 62 <= begun[4] - begun[3] <= 61 + JITTER + 0.001
+
+
+async def test_nothing_that_leads_goes_on_after_an_error_at_the_beginning(replica, monkeypatch):
+    def fail() -> None:
+        raise RuntimeError("no quotas")
+
+    monkeypatch.setattr(replica, "_plain_pod_quotas", fail)
+    await leads_for(replica, 10)
+    assert [task for task in asyncio.all_tasks() if "_kept_up" in repr(task.get_coro())] == []
+
+
+async def test_a_side_task_that_fails_after_it_has_worked_for_long_begins_again_at_once():
+    begun: list[float] = []
+
+    async def work() -> None:
+        begun.append(time.monotonic())
+        await asyncio.sleep(3600)
+        raise OSError("once in a month")
+
+    async with running(process._kept_up("work", work)):
+        await asyncio.sleep(12.5 * 3600)
+    pauses = [later - earlier - 3600 for earlier, later in pairwise(begun)]
+    assert len(pauses) == 12
+    assert max(pauses) <= 0.5 * JITTER + 0.001
