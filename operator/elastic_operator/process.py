@@ -152,8 +152,8 @@ class Process:
     async def _watch(self) -> None:
         """Watch all kinds until cancelled.
 
-        What a process that leads from its start lists, it need not compare: it is from when nobody else writes any more
-        (169).
+        A process that leads from its start need not compare its first lists: nobody else wrote after they were asked
+        for (169).
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watches.all[CLASSES].run())  # they say whether this process may lead (81)

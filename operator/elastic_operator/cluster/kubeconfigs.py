@@ -1,6 +1,6 @@
 """The connection that a kubeconfig describes. The official client reads it (3).
 
-Who runs in a pod does not import this module: that client and what it needs take 16 MB (174).
+A process in a pod does not import this module: that client and what it needs take 16 MB (174).
 """
 
 from __future__ import annotations

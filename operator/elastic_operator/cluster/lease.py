@@ -156,9 +156,8 @@ class Elector:
         if lease is not None and not self._is_free(lease):
             self._note_holder(_spec(lease)["holderIdentity"])
             return False
-        self._since = (
-            time.monotonic()
-        )  # it was free already, and who took it meanwhile would be in the way of the claim
+        # Nobody else writes from here on: the lease was free, and a process that took it since makes the claim fail.
+        self._since = time.monotonic()
         try:
             await self._claim(lease)
         except (Conflict, AlreadyExists):

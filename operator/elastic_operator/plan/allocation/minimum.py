@@ -100,8 +100,8 @@ def _goes_where_reserved(state: AllocationState, entry: Entry) -> bool:
 def _stays_where_reserved(state: AllocationState, entry: Entry) -> bool:
     """Keep the room on the node that is reserved for a pod of a gang, if the node could be cleared (171).
 
-    It may be that no pod may go from there in this pass: a job ended for the gang and has not its minimum again from
-    the other jobs of its team. So that team holds less for a moment.
+    In this pass perhaps no pod may be preempted there: a job of that team ended for the gang, and does not have its
+    minimum again from the team's other jobs yet. So the team holds less for a moment.
     """
     node = state.board.number.get(entry.reserved_node)
     if node is None or not entry.gang or not state.snapshot.reclaiming:
