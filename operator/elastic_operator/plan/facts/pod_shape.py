@@ -6,7 +6,7 @@ schedulers. These make the shape unpinnable, with the reason in words (10). `fit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -26,12 +26,25 @@ NAME_FIELD = "metadata.name"
 
 
 def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
-    """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
+    """The shape, kept from these nodes (137)."""
     if not nodes:
         return shape
-    field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
-    added = tuple({**term, "matchFields": [*(term.get("matchFields") or ()), field]} for term in terms)
-    return replace(shape, affinity=added)
+    return replace(shape, affinity=tuple(with_node_names(shape.affinity, "NotIn", nodes)))
+
+
+def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The nodeSelectorTerms, each with a requirement for the node's name; without terms, one of that alone.
+
+    Terms are alternatives, so each of them gets the requirement. An empty term selects no node: it stays empty.
+    """
+    field = {"key": NAME_FIELD, "operator": operator, "values": list(nodes)}
+    found = list(terms)
+    if not found:
+        return [{"matchFields": [field]}]
+    return [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), field]} if any(term.values()) else term
+        for term in found
+    ]
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
