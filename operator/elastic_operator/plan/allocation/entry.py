@@ -183,7 +183,7 @@ class Entry:
         (148).
         """
         size = self.next_size
-        if size is None or size <= self.demand.undelayed_size or not self.demand.growth_cost:
+        if size is None or size <= self.demand.undelayed_size or not self.demand.resize_cost:
             return size
         at = bisect_left(self.sizes, -now, lo=self.sizes.index(size), key=lambda size: -self.demand.grow_at(size))
         return self.sizes[at] if at < len(self.sizes) else None

@@ -105,9 +105,8 @@ class Explainer:
             return Why(SizeReason.SCALE_UP_FAILED, text, demand.failed_until)
         need = self._need(entry, size)
         if entry.served and entry.delayed_at(size, self._state.now) and need.supply.fitting >= need.count:
-            text = (
-                f"{_head(entry)} There is room for {pods(size)}; {_GROWS_LESS if demand.growth_cost else _GROWS_LATER}"
-            )
+            later = _GROWS_LESS if demand.resize_cost and demand.changed_at else _GROWS_LATER
+            text = f"{_head(entry)} There is room for {pods(size)}; {later}"
             return Why(SizeReason.SCALE_UP_DELAYED, text, demand.next_growth(self._state.now))
         if refused := why_quota(self._state, entry, size, _wanted(need)):
             return Why(*refused)

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.gpus import count_gpus
-from elastic_operator.plan.facts.growth_cost import worth_it_after
+from elastic_operator.plan.facts.resize_cost import worth_it_after
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
 from elastic_worker.contract import ROLE_MASTER
 
@@ -181,12 +181,12 @@ class JobDemand:
     """The size up to which growth is never delayed: the last granted size, or any size after an edit."""
     may_grow_at: float = 0.0
     """Larger sizes than `undelayed_size` wait until this time."""
-    growth_cost: float = 0.0
-    """The cost of one step of growth, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth
-    it (148).
+    resize_cost: float = 0.0
+    """The cost of a change of size, in seconds of work of all the job's GPUs. Larger sizes wait until they are worth it
+    (148), and of jobs of equal priority the cheaper one gives pods first (170).
     """
     changed_at: float = 0.0
-    """The last change of the job's size."""
+    """The last change of the job's size; 0 if the job has never grown, because its first growth does not wait."""
     failed_size: int | None = None
     """Sizes of this or more wait until `failed_until`; None: no size has failed."""
     failed_until: float = 0.0
@@ -246,9 +246,9 @@ class JobDemand:
         """Epoch seconds from which it may have that size; 0 = any time. If growth costs work, large sizes are first."""
         if size <= self.undelayed_size:
             return 0.0
-        if not self.growth_cost:
+        if not self.resize_cost:
             return self.may_grow_at
-        return max(self.may_grow_at, self.changed_at + worth_it_after(self.growth_cost, self.undelayed_size, size))
+        return max(self.may_grow_at, self.changed_at + worth_it_after(self.resize_cost, self.undelayed_size, size))
 
     def next_growth(self, now: float) -> float:
         """Epoch seconds at which it may have more sizes than now; infinity for never."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from elastic_api.pod_names import parse_pod_name
 from elastic_api.status import ConditionType, Retry, RetryCause
-from elastic_operator.plan.facts.growth_cost import growth_cost
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.pod_shape import excluding_nodes
+from elastic_operator.plan.facts.resize_cost import has_grown, resize_cost
 from elastic_operator.plan.facts.snapshot import JobDemand, Member
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.holding import member_of
@@ -41,8 +41,8 @@ def demand_of(obs: Observation, shape: JobShape) -> JobDemand:
         holds_place=running,
         undelayed_size=max(sizes, default=0) if edited or not running else status.target_replicas,
         may_grow_at=seconds(resized) + delay if running and resized else 0.0,
-        growth_cost=growth_cost(spec, status) if running else 0.0,
-        changed_at=seconds(status.history[0].time) if status.history else 0.0,
+        resize_cost=resize_cost(spec, status) if running else 0.0,
+        changed_at=seconds(status.history[0].time) if has_grown(status) and status.history else 0.0,
         failed_size=_failed_size(failed, shape),
         failed_until=seconds(failed.not_before) if failed else 0.0,
         failed_reason=failed.reason if failed else "",

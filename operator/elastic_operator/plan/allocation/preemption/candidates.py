@@ -72,13 +72,19 @@ class Unit:
         return [*self.members, *(self.entry.requirements(seat.role).shape for seat in self.seats)]
 
     @property
-    def weakness(self) -> tuple[int, bool, int]:
-        """Sort key: later jobs first (lower priority, younger); within a job workers, the highest index first, then the
-        master.
+    def weakness(self) -> tuple[int, float, int, bool, int]:
+        """Sort key: jobs of lower priority first, then those that lose no work by a change of size (170), then younger
+        ones; within a job workers, the highest index first, then the master.
         """
         index = _LAST if self.seats else self.members[-1].index
         is_master = bool(self.members) and self.members[-1].role == ROLE_MASTER
-        return -self.entry.rank, is_master, -index
+        return *weakness(self.entry, whole=self.whole), is_master, -index
+
+
+def weakness(entry: Entry, *, whole: bool = False) -> tuple[int, float, int]:
+    """Sort key of jobs, those that give first: see `Unit.weakness`. A `whole` job loses the same in any mode."""
+    demand = entry.demand
+    return demand.priority, 0.0 if whole else demand.resize_cost, -entry.rank
 
 
 def strength(unit: Unit, preemption: Preemption | None) -> tuple[float, ...]:
@@ -133,7 +139,7 @@ class Candidates:
         ]
         able = [c for c in entries if c.spare and c.complete and c.team != self._preemptor.team]
         able = [c for c in able if self._may_give(c)]
-        return sorted(able, key=lambda c: (-preemption.share_value(c.account) if c.account else 0.0, -c.rank))
+        return sorted(able, key=lambda c: (-preemption.share_value(c.account) if c.account else 0.0, weakness(c)))
 
     def on_node(self, node: int) -> Iterator[Unit]:
         """The units on one node, each by itself. The caller checks again which of them may go together."""
