@@ -108,16 +108,17 @@ class Reconciler:
         """Make the plans that are not made yet, as many as one pass has time for.
 
         Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
-        follows at once if jobs are left that can be started on. Jobs with a hanging status write are planned last: they
-        look new in every pass, and thousands of them would otherwise keep the passes going, and use up each pass's
-        plans.
+        follows at once if jobs are left that can be started on. Jobs that back off are planned last: thousands of them
+        would otherwise keep the passes going, and use up each pass's plans. While a plan is carried out, nothing can be
+        begun for its job, which is decided on again at the end.
         """
         all_obs = decisions.observed.obs
         self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
-        later, allocation = self.dispatcher.busy_or_backing_off(), decisions.allocation
-        in_order = sorted(dict.fromkeys((*behind, *others)), key=lambda uid: (uid in later, not _acts(uid, allocation)))
+        later, allocation = self.dispatcher.backing_off(), decisions.allocation
+        idle = [uid for uid in dict.fromkeys((*behind, *others)) if not self.dispatcher.busy(uid)]
+        in_order = sorted(idle, key=lambda uid: (uid in later, not _acts(uid, allocation)))
         uids, made = iter(in_order), 0
         while made < MAX_PLANS and (uid := next(uids, None)) is not None:
             made += self._plan_or_quarantine(all_obs[uid], allocation, now)
@@ -125,13 +126,7 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined.
-
-        While a plan is carried out, nothing can be begun for the job, and it is decided on again at the end.
-        """
-        if self.dispatcher.busy(obs.job.uid):
-            self._planner.forget_plan(obs.job.uid)
-            return False
+        """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined."""
         try:
             if self._planner.is_planned(obs, allocation, time.monotonic()):
                 return False
@@ -168,7 +163,7 @@ class Reconciler:
         except Exception:
             log.exception("job=%s is set aside, and its status cannot say so: that raised, too", job.key)
             assignment, wait, status = None, RESYNC_SECONDS, job.status
-        self._note(Planned(obs, assignment, time.monotonic() + wait, status))
+        self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
         """Make the job's plan and start on it."""
@@ -186,9 +181,13 @@ class Reconciler:
         gate = partial(self.eviction_gate.gate, job.uid, plan) if goes else _no_gate
         wait = min(self.dispatcher.start(body, job, plan, gate=gate), NOT_FRESH_SECONDS if deferred.pods else inf)
         again = min(wait, plan.wake_at - now if plan.wake_at is not None else inf)
-        self._note(Planned(obs, assignment, time.monotonic() + again, plan.status))
+        self._note(Planned(obs, assignment, self._due_after(again, job), plan.status))
         self._poller.follow(job.uid, target_of(obs, plan, now))
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
+
+    def _due_after(self, seconds: float, job: Job) -> float:
+        """When (monotonic) the job is to be planned again; never while its plan is carried out, but at the end of it."""
+        return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
 
     def _note(self, planned: Planned) -> None:
         """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""

@@ -51,5 +51,5 @@ class JobMemory:
 
     def forget_plan(self) -> None:
         """Plan again; the last plan is what metrics show until then."""
-        if self.planned is not None:
+        if self.planned is not None and self.planned.due > -inf:
             self.planned = replace(self.planned, due=-inf)

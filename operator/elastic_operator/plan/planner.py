@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 
 from elastic_operator.memory import Remembered
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
@@ -352,7 +352,12 @@ def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
 
 
 def _valid_until(obs: Observation, now: float) -> float:
-    """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
-    if obs.commit or obs.status is not obs.job.status:
+    """When time alone may make the job look different.
+
+    The times of a status are whole seconds. So a status that is not written yet is made anew each second, unless the
+    job must not go on before it is written.
+    """
+    if obs.commit:
         return -inf
-    return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+    until = min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)
+    return until if obs.status is obs.job.status else min(until, floor(now) + 1.0)

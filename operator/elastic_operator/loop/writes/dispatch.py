@@ -96,10 +96,10 @@ class Dispatcher:
         """Whether a plan of that job is under way."""
         return uid in self._busy
 
-    def busy_or_backing_off(self) -> Set[str]:
-        """The jobs (uids) for which nothing can be started now: a plan is under way, or the next try is not due."""
+    def backing_off(self) -> Set[str]:
+        """The jobs (uids) for which nothing can be started now, because the next try is not due."""
         failed, now = self.failed_writes, time.monotonic()
-        return self._busy.keys() | {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
+        return {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
         """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
