@@ -9,7 +9,7 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, Touched
+from elastic_operator.memory import Remembered, RememberedOne, Touched
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
@@ -67,7 +67,7 @@ class StoredWorld:
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the quarantine did not trust at the last look."""
-        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -150,7 +150,7 @@ class StoredWorld:
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+        return self._mine.get(self._stores.jobs.uids_revision, self._uids)
 
     def _uids(self) -> AbstractSet[str]:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()

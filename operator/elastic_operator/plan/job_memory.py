@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from elastic_api.status import JobStatus
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne
 from elastic_operator.plan.facts.decisions import Assignment
 from elastic_operator.plan.facts.snapshot import JobDemand
 from elastic_operator.plan.job.observation import Observation
@@ -35,7 +35,7 @@ class JobMemory:
     """
 
     obs: Observation | None = None
-    demanded: Remembered[tuple[object, ...], JobDemand | None] = field(default_factory=Remembered)
+    demanded: RememberedOne[tuple[object, ...], JobDemand | None] = field(default_factory=RememberedOne)
     """What it demands while it is not quarantined, by what `demands` makes that from."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
@@ -46,8 +46,7 @@ class JobMemory:
         """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
         if self.obs is not None and self.obs.job.fault:
             return self.quarantined
-        known = self.demanded.peek("")
-        return known[1] if known is not None else None
+        return self.demanded.last
 
     def forget_plan(self) -> None:
         """Plan again; the last plan is what metrics show until then."""

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne, Touched
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
@@ -70,13 +70,13 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._population = Population()
-        self._again: set[str] | None = None
-        """Jobs (uids) to be observed whatever the world says; None: all."""
+        self._again: Touched[str] = Touched()
+        """Jobs (uids) to be observed whatever the world says."""
         self._observe_at, self._plan_at = Dues(), Dues()
         """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
         self._unplanned: dict[str, None] = {}
         """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
+        self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
         self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
@@ -85,8 +85,8 @@ class Planner:
     def forget(self) -> None:
         """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
-        self._again = None
-        self._snapshot.drop("")
+        self._again.everything()
+        self._snapshot.drop()
         self._population = Population()
         self.forget_allocation()
 
@@ -95,7 +95,7 @@ class Planner:
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
-                memory.demanded.drop("")
+                memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
                 self._forget_plan(uid, memory)
 
@@ -164,12 +164,11 @@ class Planner:
 
     def _to_observe(self, world: World) -> Collection[str]:
         """Those that may look otherwise than at the last pass; all others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again
+        uids, touched, again = world.jobs(), world.touched(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._population.uids:
             self._keep_only(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        self._again = set()
         if touched is None or again is None:
             return tuple(uids)
         some = {*touched, *again, *self._observe_at.due(world.now)}
@@ -213,8 +212,7 @@ class Planner:
         if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        if self._again is not None:
-            self._again.add(uid)
+        self._again.add(uid)
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
@@ -222,7 +220,7 @@ class Planner:
         jobs = self._population
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
-        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
+        return self._snapshot.get(made_of, _snapshot_of, world, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
