@@ -22,9 +22,9 @@ from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pods import PendingPods
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract

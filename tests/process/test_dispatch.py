@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import ClusterError, Conflict, Forbidden, PodRefused, Unreachable
 from elastic_operator.cluster.meta import Meta
 from elastic_operator.loop.writes.dispatch import Dispatcher
@@ -14,7 +15,6 @@ from elastic_operator.loop.writes.status_times import MESSAGE_SECONDS, REPORT_SE
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import CreatePod, Event, Plan, Route
 from elastic_operator.plan.facts.snapshot import PodShape
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import ASSUMED_SECONDS, Ledger
 from tests.plan.jobs import BOTH, make_job, plan, started
 

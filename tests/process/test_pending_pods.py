@@ -26,10 +26,10 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pod import PodBackoff
 from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod

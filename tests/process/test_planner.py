@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator import quarantine
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
@@ -33,7 +34,6 @@ from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
 from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.read import quarantine
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger

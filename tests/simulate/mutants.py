@@ -27,9 +27,9 @@ from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]

@@ -16,8 +16,8 @@ from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
-from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 

@@ -13,11 +13,11 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.memory import Remembered, RememberedOne
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.disruptions import Disruptions
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 

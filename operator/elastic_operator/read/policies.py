@@ -13,8 +13,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.memory import Remembered, RememberedOne
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
-from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 

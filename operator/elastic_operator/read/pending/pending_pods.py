@@ -16,6 +16,7 @@ from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
@@ -28,7 +29,6 @@ from elastic_operator.read.pending.pending_pod import (
     pending_pod_of,
 )
 from elastic_operator.read.pending.whole_gangs import WholeGangs
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
