@@ -186,7 +186,7 @@ class World:
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
         uid, name = f"uid-{job}", f"{job}-{place}"
-        self.ledger.assume(
+        self.ledger.assumed.add(
             job_uid=uid,
             namespace="default",
             name=name,
@@ -197,10 +197,10 @@ class World:
         )
 
     def creation_ends(self, job: str, place: str) -> None:
-        self.ledger.await_seen("default", f"{job}-{place}")
+        self.ledger.assumed.await_seen("default", f"{job}-{place}")
 
     def creation_fails(self, job: str, place: str) -> None:
-        self.ledger.forget("default", f"{job}-{place}")
+        self.ledger.assumed.forget("default", f"{job}-{place}")
 
     def trouble(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")

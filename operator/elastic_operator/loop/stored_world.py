@@ -215,7 +215,7 @@ class StoredWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
-        return tuple(assumed.member for assumed in self._ledger.assumed(uid))
+        return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""

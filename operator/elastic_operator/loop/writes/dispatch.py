@@ -177,13 +177,14 @@ class Dispatcher:
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
             name = pod_name(job.name, create.role, create.index)
-            (self.ledger.await_seen if name in work.sent else self.ledger.forget)(job.namespace, name)
+            assumed = self.ledger.assumed
+            (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            self.ledger.assume(
+            self.ledger.assumed.add(
                 job_uid=job.uid,
                 namespace=job.namespace,
                 name=pod_name(job.name, create.role, create.index),
