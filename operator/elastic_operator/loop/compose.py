@@ -79,7 +79,7 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
-        planner.forget_plan(uid)
+        planner.plans.forget(uid)
         awake.set()
 
     def worked(uid: str) -> None:

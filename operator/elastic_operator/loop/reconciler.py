@@ -25,8 +25,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -79,7 +79,7 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.reason_messages.next_due())
+        return min(self.goes_on_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
@@ -130,10 +130,10 @@ class Reconciler:
         While a plan is carried out, nothing can be begun for the job, and it is decided on again at the end.
         """
         if self.dispatcher.busy(obs.job.uid):
-            self._planner.forget_plan(obs.job.uid)
+            self._planner.plans.forget(obs.job.uid)
             return False
         try:
-            if self._planner.is_planned(obs, allocation, time.monotonic()):
+            if self._planner.plans.is_made(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
@@ -192,7 +192,7 @@ class Reconciler:
 
     def _note(self, planned: Planned) -> None:
         """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
-        self._planner.note(planned)
+        self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
@@ -207,7 +207,7 @@ class Reconciler:
         `storms`: passes have woken each other for a while.
         """
         for uid in self.reason_messages.take(storms=storms):
-            known = self._planner.planned(uid)
+            known = self._planner.plans.of(uid)
             if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):

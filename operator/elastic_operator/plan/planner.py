@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
-object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
-is a property test.
+The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The world
+remembers what it read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing
+stays the same object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner
+decides; that is a property test.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.population import Population
 from elastic_operator.plan.world import Reclaim, World
@@ -72,10 +73,9 @@ class Planner:
         self._population = Population()
         self._again: Touched[str] = Touched()
         """Jobs (uids) to be observed whatever the world says."""
-        self._observe_at, self._plan_at = Dues(), Dues()
-        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
-        self._unplanned: dict[str, None] = {}
-        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
+        self._observe_at = Dues()
+        """When time alone may change how a job is observed (epoch seconds)."""
+        self.plans = Plans()
         self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
         self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
@@ -97,42 +97,11 @@ class Planner:
                 memory.obs = None
                 memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self._forget_plan(uid, memory)
+                self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
         self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
-
-    def forget_plan(self, uid: str) -> None:
-        """Plan for that job again."""
-        if memory := self._jobs.get(uid):
-            self._forget_plan(uid, memory)
-
-    def _forget_plan(self, uid: str, memory: JobMemory) -> None:
-        memory.forget_plan()
-        self._plan_at.drop(uid)
-        self._unplanned[uid] = None
-
-    def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
-        uid = planned.obs.job.uid
-        if memory := self._jobs.get(uid):
-            memory.planned = planned
-            self._plan_at.set(uid, planned.due)
-            self._unplanned.pop(uid, None)
-
-    def planned(self, uid: str) -> Planned | None:
-        """The job's last plan; None before its first one."""
-        memory = self._jobs.get(uid)
-        return memory.planned if memory else None
-
-    def all_planned(self) -> Iterator[Planned]:
-        """The last plans of all jobs that have one."""
-        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
-
-    def next_due(self) -> float:
-        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
-        return self._plan_at.next()
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -159,7 +128,7 @@ class Planner:
         for uid in uids:
             self._demand(world, uid)
         self._population = self._population.renewed(world.jobs(), uids, self._jobs)
-        self._unplanned |= dict.fromkeys(uids)
+        self.plans.observed(uids)
         return Observed(self._population.obs, self._take_snapshot(world))
 
     def _to_observe(self, world: World) -> Collection[str]:
@@ -178,8 +147,7 @@ class Planner:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)
-            self._plan_at.drop(uid)
-            self._unplanned.pop(uid, None)
+            self.plans.drop(uid)
 
     def _observe(self, world: World, uid: str) -> None:
         """Observe the job as it is now, or the little that is known of it while it is quarantined."""
@@ -299,22 +267,7 @@ class Planner:
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
         all_obs = decisions.observed.obs
-        if decisions.is_new:
-            yield from all_obs
-            return
-        for uid in dict.fromkeys((*self._unplanned, *self._plan_at.due(at))):
-            known = self._jobs[uid].planned
-            if known is None or not known.is_current(all_obs[uid], at):
-                yield uid
-            else:
-                self._unplanned.pop(uid, None)
-
-    def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
-        known = self.planned(obs.job.uid)
-        if known is None or not known.is_current(obs, at):
-            return False
-        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+        return iter(all_obs) if decisions.is_new else self.plans.may_need_one(all_obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""
