@@ -208,7 +208,7 @@ class Reconciler:
         """
         for uid in self.reason_messages.take(storms=storms):
             known = self._planner.plans.of(uid)
-            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
+            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:  # by identity (23)
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

@@ -159,7 +159,7 @@ class Planner:
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):
+        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
@@ -228,6 +228,7 @@ class Planner:
     def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
         """The last allocation, as long as it would come out again."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
+        # By identity (23).
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
             old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)

@@ -24,7 +24,7 @@ class Planned:
 
     def is_current(self, obs: Observation, at: float) -> bool:
         """Whether the plan was made from that observation, and is not due at `at` (monotonic)."""
-        return self.obs is obs and at < self.due
+        return self.obs is obs and at < self.due  # by identity (23)
 
 
 class Plans:

@@ -47,7 +47,7 @@ class PolicyStatuses:
     def pass_ended(self, now: Decisions) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is now.allocation and last.policies is now.policies
+        same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
         if same and last and last.stopped == now.stopped and self._revision == revision:
             return
         self._last, self._revision = now, revision

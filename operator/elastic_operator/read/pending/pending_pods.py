@@ -164,7 +164,7 @@ class PendingPods:
 
     def _knows(self, pod: objects.Pod) -> bool:
         waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod
+        return waiting is not None and waiting.pod is pod  # by identity (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
         """The pod at the last look; None while it is quarantined: nothing is done for it, and nothing is
