@@ -13,7 +13,6 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
 from elastic_operator.quarantine import Quarantine
@@ -28,6 +27,7 @@ from elastic_operator.read.pending.pending_pod import (
     may_evict,
     pending_pod_of,
 )
+from elastic_operator.read.pending.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.read.pending.whole_gangs import WholeGangs
 from elastic_operator.settings import Settings
 
