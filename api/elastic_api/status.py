@@ -122,6 +122,11 @@ class SizeReason(StrEnum):
     FLAVOR_AMBIGUOUS = "FlavorAmbiguous"
     SUSPENDED = "Suspended"
 
+    @property
+    def is_of_grant(self) -> bool:
+        """Whether the allocation of GPUs is the reason, and not the job's own state."""
+        return self not in (SizeReason.SUSPENDED, SizeReason.CHANGED_TOO_OFTEN, SizeReason.SCALE_UP_FAILED)
+
 
 Truth = Literal["True", "False", "Unknown"]
 

@@ -24,8 +24,8 @@ from elastic_operator.plan.facts.snapshot import Snapshot
 from elastic_operator.plan.lookahead import LookaheadAllocator
 from elastic_operator.plan.planner import Planner
 from elastic_operator.pods.failure_logs import FailureLogs
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 

@@ -43,7 +43,8 @@ class Touched(Generic[K]):
 class Remembered(Generic[K, T]):
     """Things by name, each with the key that it was made from: it is void when its key differs.
 
-    A thing that is made again and equals the one before stays the same object. A None is not kept.
+    A thing that is made again and equals the one before stays the same object, so whoever uses it sees by `is` that it
+    is unchanged (23). A None is not kept.
     """
 
     def __init__(self) -> None:
@@ -78,6 +79,33 @@ class Remembered(Generic[K, T]):
     def drop_absent(self, present: Set[str]) -> None:
         """Forget all but the things of these names."""
         drop_absent(present, self._kept)
+
+
+class RememberedOne(Generic[K, T]):
+    """One thing, as `Remembered` keeps many."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[K, T] | None = None
+
+    def get(self, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
+        """The thing, made of `args` if `key` differs from the one that it was last made from."""
+        before = self._kept
+        if before is not None and (before[0] is key or before[0] == key):
+            return before[1]
+        thing = make(*args)
+        if before is not None and before[1] == thing:
+            thing = before[1]
+        self._kept = None if thing is None else (key, thing)
+        return thing
+
+    @property
+    def last(self) -> T | None:
+        """The thing, void or not; None if there is none."""
+        return self._kept[1] if self._kept is not None else None
+
+    def drop(self) -> None:
+        """Forget the thing, if there is one."""
+        self._kept = None
 
 
 class OfJobs(Protocol):

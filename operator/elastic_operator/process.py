@@ -319,7 +319,7 @@ class Process:
         controller, statuses = self.controller, self.statuses
         return Picture(
             leads=controller is not None,
-            jobs=self.times.pictures(controller.planner.all_planned(), controller.policy_of) if controller else (),
+            jobs=self.times.pictures(controller.planner.plans.all(), controller.policy_of) if controller else (),
             policies=statuses.pictures() if statuses else (),
             watches=self.watches.pictures(),
             kopf_restarts=self.watches.feed.restarts,

@@ -15,16 +15,16 @@ from elastic_api.template import fingerprint, nproc_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.pod import PodAnnotations
-from elastic_operator.cluster.reservation import reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.facts.snapshot import Node, Snapshot
 from elastic_operator.plan.job.demand import demand_of
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.reconcile import reconcile
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pods import PendingPods
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.read.pending.reservation import reservation_of
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.settings import Settings
 from elastic_worker import contract

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from elastic_operator.metrics.picture import JobPicture, PolicyPicture, WatchPicture
 from elastic_operator.metrics.times import KINDS, JobTimes
-from elastic_operator.plan.job_memory import Planned
+from elastic_operator.plan.plans import Planned
 from tests.metrics.pictures import make_report, of, samples_of, show, show_elastic
 from tests.plan.jobs import BOTH, START, at, ended, group, make_job, make_spec, make_status, plan, see
 from tests.plan.test_disruption import UNREADY, kept, on_nodes

@@ -11,8 +11,8 @@ from elastic_operator.plan.facts.job import MainContainer, Undisturbed
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import PodShape
 from elastic_operator.plan.facts.times import seconds
+from elastic_operator.plan.facts.waits import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.demand import demand_of
-from elastic_operator.plan.job.flapping import HELD_SECONDS, may_flap
 from elastic_operator.plan.job.holding import frozen_demand
 from tests.plan.jobs import START, at, group, make_grant, make_job, make_spec, plan, reasons, see, started
 

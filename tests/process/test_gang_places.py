@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastic_operator.cluster.reservation import Reservation
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 from tests.cluster_unit.build import node, owner
 from tests.process.test_pending_pods import NOW, World

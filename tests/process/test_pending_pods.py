@@ -12,7 +12,15 @@ import pytest
 from elastic_api.pod_names import parse_pod_name
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import (
+from elastic_operator.cluster.store import Store
+from elastic_operator.plan.allocation.fit import misfit
+from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
+from elastic_operator.plan.facts.snapshot import Node, PendingPod
+from elastic_operator.quarantine import Quarantine
+from elastic_operator.read.ledger import Ledger
+from elastic_operator.read.pending.pending_pod import PodBackoff
+from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
+from elastic_operator.read.pending.reservation import (
     CONDITION,
     FIRST_AVOIDED_SECONDS,
     MAX_ANNOTATION,
@@ -22,14 +30,6 @@ from elastic_operator.cluster.reservation import (
     Reservation,
     reservation_of,
 )
-from elastic_operator.cluster.store import Store
-from elastic_operator.plan.allocation.fit import misfit
-from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
-from elastic_operator.plan.facts.snapshot import Node, PendingPod
-from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.pending.pending_pod import PodBackoff
-from elastic_operator.read.pending.pending_pods import MAX_PROLONGED_SECONDS, PendingPods
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 from elastic_worker import contract
 from tests.cluster_unit.build import node, pod

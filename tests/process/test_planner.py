@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elastic_api.pod_names import parse_pod_name
+from elastic_operator import quarantine
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.errors import Unreachable
@@ -30,10 +31,9 @@ from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
-from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
-from elastic_operator.read import quarantine
 from elastic_operator.read.convert import OUT_OF_SERVICE
 from elastic_operator.read.leaving import OVERDUE_SECONDS
 from elastic_operator.read.ledger import Ledger
@@ -186,7 +186,7 @@ class World:
     def creation(self, job: str, place: str, where: str) -> None:
         role, _, index = place.partition("-")
         uid, name = f"uid-{job}", f"{job}-{place}"
-        self.ledger.assume(
+        self.ledger.assumed.add(
             job_uid=uid,
             namespace="default",
             name=name,
@@ -197,10 +197,10 @@ class World:
         )
 
     def creation_ends(self, job: str, place: str) -> None:
-        self.ledger.await_seen("default", f"{job}-{place}")
+        self.ledger.assumed.await_seen("default", f"{job}-{place}")
 
     def creation_fails(self, job: str, place: str) -> None:
-        self.ledger.forget("default", f"{job}-{place}")
+        self.ledger.assumed.forget("default", f"{job}-{place}")
 
     def trouble(self, job: str) -> None:
         obs = self.look().obs.get(f"uid-{job}")
@@ -355,17 +355,17 @@ def test_exactly_those_jobs_need_plans_that_look_otherwise_or_whose_plan_is_due(
         getattr(world, what)(*how)
         decisions = world.decide()
         all_obs = decisions.observed.obs
-        plans = {uid: world.planner.planned(uid) for uid in all_obs}
+        plans = {uid: world.planner.plans.of(uid) for uid in all_obs}
         needed = {
             uid
             for uid, plan in plans.items()
             if decisions.is_new or plan is None or not plan.is_current(all_obs[uid], world.now)
         }
         assert set(world.planner.may_need_plans(decisions, world.now)) == needed
-        dues = [plan.due for plan in world.planner.all_planned() if plan.due > -inf]
-        assert world.planner.next_due() == min(dues, default=inf)
+        dues = [plan.due for plan in world.planner.plans.all() if plan.due > -inf]
+        assert world.planner.plans.next_due() == min(dues, default=inf)
         for uid in sorted(needed)[:1]:
-            world.planner.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
+            world.planner.plans.note(Planned(all_obs[uid], None, world.now + lasts, all_obs[uid].status))
 
 
 def test_a_pass_in_which_nothing_changes_looks_at_no_job():
@@ -376,7 +376,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
             world.job(f"job-{index}", 3, STATUSES[2], "")
             world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
         for obs in world.decide().observed.obs.values():
-            world.planner.note(Planned(obs, None, inf, obs.status))
+            world.planner.plans.note(Planned(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
     assert calls(40) == calls(10)

@@ -10,8 +10,8 @@ import pytest
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import policies
-from elastic_operator.read.quarantine import Quarantine
 
 
 def policy(name: str, **spec: Any) -> objects.CustomObject:

@@ -18,8 +18,8 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.allocate import allocate
 from elastic_operator.plan.planner import Decisions, Observed
 from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.upkeep import upkeep
 from elastic_operator.upkeep.policy_status import PolicyStatuses
 from elastic_operator.upkeep.upkeep import BETWEEN_SECONDS, UPKEEP_RETRY_SECONDS

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from elastic_operator import quarantine
 from elastic_operator.plan.blame import MAX_BLAME_CALLS, culprits
-from elastic_operator.read import quarantine
-from elastic_operator.read.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
+from elastic_operator.quarantine import FIRST_ALLOCATION_SECONDS, KEPT_SECONDS, MAX_QUARANTINE_SECONDS, Quarantine
 
 
 @pytest.fixture

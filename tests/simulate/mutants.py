@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.loop.reclaim.nominator import Nominator
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate as allocating
@@ -27,9 +26,10 @@ from elastic_operator.plan.facts.team import Quota, Team
 from elastic_operator.plan.job import reconcile
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.policies.resolve import Policy
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.nodes import Nodes
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from tests.simulate.facts import GPU
 
 Mutant = Callable[[], Any]

@@ -14,9 +14,9 @@ from elastic_operator.loop.writes import act
 from elastic_operator.plan import demands, planner
 from elastic_operator.plan.allocation import allocate, explain
 from elastic_operator.plan.facts.snapshot import Snapshot
+from elastic_operator.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from elastic_operator.read import convert, jobs, policies, shapes, specs
 from elastic_operator.read.pending import pending_pods
-from elastic_operator.read.quarantine import MAX_QUARANTINE_SECONDS, NO_PREEMPTION_SECONDS
 from tests.simulate import server as kinds
 from tests.simulate.facts import OF, name_of
 from tests.simulate.operators import Operator

@@ -1,7 +1,7 @@
 """The API server's clock: one distance from the local monotonic clock, read from the Date headers of responses (29).
 
 Decisions compare times that the API server wrote with now. The local wall clock may be wrong, and may jump. The
-server's may jump too: times that were written before are then compared as they are. `plan/job/written_times.py` sees to
+server's may jump too: times that were written before are then compared as they are. `read/written_times.py` sees to
 it that no wait grows by a step back, `read/first_seen.py` that no pod or node is lost by a step forward.
 """
 

@@ -26,8 +26,8 @@ from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -79,7 +79,7 @@ def make_controller(
     planner = Planner(metrics.allocate.time)
 
     def decide_again(uid: str) -> None:
-        planner.forget_plan(uid)
+        planner.plans.forget(uid)
         awake.set()
 
     def worked(uid: str) -> None:

@@ -189,7 +189,7 @@ class Controller:
     def _forget_absent(self, observed: Observed) -> None:
         """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
         present = self.world.jobs()
-        if present is not self._present:
+        if present is not self._present:  # by identity (23)
             self._present = present
             for memory in self.of_jobs:
                 memory.keep_only(observed.obs.keys())

@@ -25,8 +25,8 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.job_memory import Planned
 from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -79,7 +79,7 @@ class Reconciler:
 
     def next_due(self, now: float) -> float:
         """When (monotonic, as `now`) a plan is due, or a new message on why a job is not bigger."""
-        return min(self.goes_on_at(now), self._planner.next_due(), self.reason_messages.next_due())
+        return min(self.goes_on_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
         """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
@@ -128,7 +128,7 @@ class Reconciler:
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
         """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined."""
         try:
-            if self._planner.is_planned(obs, allocation, time.monotonic()):
+            if self._planner.plans.is_made(obs, allocation, time.monotonic()):
                 return False
             if not obs.job.fault:
                 self._plan(obs, allocation, now)
@@ -191,7 +191,7 @@ class Reconciler:
 
     def _note(self, planned: Planned) -> None:
         """A plan was made and begun: its status says why the job is not bigger, and metrics show it."""
-        self._planner.note(planned)
+        self._planner.plans.note(planned)
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
@@ -206,8 +206,8 @@ class Reconciler:
         `storms`: passes have woken each other for a while.
         """
         for uid in self.reason_messages.take(storms=storms):
-            known = self._planner.planned(uid)
-            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
+            known = self._planner.plans.of(uid)
+            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:  # by identity (23)
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

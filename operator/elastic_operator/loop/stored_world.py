@@ -9,15 +9,15 @@ from math import inf
 
 from elastic_operator.cluster import objects
 from elastic_operator.loop.writes.failed_writes import FailedWrites
-from elastic_operator.memory import Remembered, Touched
+from elastic_operator.memory import Remembered, RememberedOne, Touched
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Group, Job, JobReports, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Member, Node, PendingPod, Snapshot
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import Resolved
+from elastic_operator.quarantine import Fault
 from elastic_operator.read.jobs import JobInputs
-from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 
@@ -67,7 +67,7 @@ class StoredWorld:
         self._may_not_preempt_before: tuple[AbstractSet[str], AbstractSet[str]] = frozenset(), frozenset()
         self._distrusted: AbstractSet[tuple[str, bool]] = frozenset()
         """What the quarantine did not trust at the last look."""
-        self._mine: Remembered[int, AbstractSet[str]] = Remembered()
+        self._mine: RememberedOne[int, AbstractSet[str]] = RememberedOne()
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
@@ -150,7 +150,7 @@ class StoredWorld:
 
     def jobs(self) -> AbstractSet[str]:
         """The uids of all jobs."""
-        return self._mine.get("", self._stores.jobs.uids_revision, self._uids)
+        return self._mine.get(self._stores.jobs.uids_revision, self._uids)
 
     def _uids(self) -> AbstractSet[str]:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
@@ -215,7 +215,7 @@ class StoredWorld:
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
         """The pods of that job that are being created."""
-        return tuple(assumed.member for assumed in self._ledger.assumed(uid))
+        return tuple(assumed.member for assumed in self._ledger.assumed.of_job(uid))
 
     def flavor_held(self, pods: Sequence[OwnPod]) -> str | None:
         """The flavor of the GPUs that these pods hold, by the labels of their nodes; None if they hold none."""

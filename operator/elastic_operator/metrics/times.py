@@ -15,7 +15,7 @@ from elastic_api.status import ConditionType, Phase
 from elastic_operator.metrics.picture import JobPicture
 from elastic_operator.plan.facts.launcher_report import Goodput, Report
 from elastic_operator.plan.job.master_report import report_of
-from elastic_operator.plan.job_memory import Planned
+from elastic_operator.plan.plans import Planned
 
 KINDS = ("productive", "startup", "reform", "lost", "waiting", "checkpoint")
 

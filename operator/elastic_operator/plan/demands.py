@@ -22,12 +22,12 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
         flavor = _flavor_held(world, pods)
-        memory.demanded.get("", (obs, flavor), _demand_of_held, job, pods, flavor)
+        memory.demanded.get((obs, flavor), _demand_of_held, job, pods, flavor)
         memory.good = None
         return
     may_preempt = world.may_preempt(job) and world.is_trusted(job)
     key = obs, world.shape(job), world.assumed(job.uid), may_preempt
-    memory.good = memory.demanded.get("", key, _demand_with, *key)
+    memory.good = memory.demanded.get(key, _demand_with, *key)
 
 
 def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:

@@ -1,9 +1,9 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
-read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
-object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
-is a property test.
+The planner owns all that decisions remember from pass to pass: one `JobMemory` per job, and `Plans`. The world
+remembers what it read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing
+stays the same object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner
+decides; that is a property test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne, Touched
 from elastic_operator.plan.allocation.allocate import Allocator, next_change
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
@@ -26,8 +26,9 @@ from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
 from elastic_operator.plan.job.reconcile import reconcile
-from elastic_operator.plan.job_memory import JobMemory, Planned
+from elastic_operator.plan.job_memory import JobMemory
 from elastic_operator.plan.lookahead import LookaheadAllocator
+from elastic_operator.plan.plans import Plans
 from elastic_operator.plan.policies.resolve import Resolved
 from elastic_operator.plan.population import Population
 from elastic_operator.plan.world import Reclaim, World
@@ -70,13 +71,12 @@ class Planner:
         self._timed = timed
         self._jobs: dict[str, JobMemory] = {}
         self._population = Population()
-        self._again: set[str] | None = None
-        """Jobs (uids) to be observed whatever the world says; None: all."""
-        self._observe_at, self._plan_at = Dues(), Dues()
-        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
-        self._unplanned: dict[str, None] = {}
-        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
-        self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
+        self._again: Touched[str] = Touched()
+        """Jobs (uids) to be observed whatever the world says."""
+        self._observe_at = Dues()
+        """When time alone may change how a job is observed (epoch seconds)."""
+        self.plans = Plans()
+        self._snapshot: RememberedOne[tuple[object, ...], Snapshot] = RememberedOne()
         self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
 
@@ -85,8 +85,8 @@ class Planner:
     def forget(self) -> None:
         """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
         self.forget_some(self._jobs)
-        self._again = None
-        self._snapshot.drop("")
+        self._again.everything()
+        self._snapshot.drop()
         self._population = Population()
         self.forget_allocation()
 
@@ -95,44 +95,13 @@ class Planner:
         for uid in uids:
             if memory := self._jobs.get(uid):
                 memory.obs = None
-                memory.demanded.drop("")
+                memory.demanded.drop()
                 self._observe_at.set(uid, -inf)
-                self._forget_plan(uid, memory)
+                self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
         """Allocate from nothing the next time."""
         self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
-
-    def forget_plan(self, uid: str) -> None:
-        """Plan for that job again."""
-        if memory := self._jobs.get(uid):
-            self._forget_plan(uid, memory)
-
-    def _forget_plan(self, uid: str, memory: JobMemory) -> None:
-        memory.forget_plan()
-        self._plan_at.drop(uid)
-        self._unplanned[uid] = None
-
-    def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
-        uid = planned.obs.job.uid
-        if memory := self._jobs.get(uid):
-            memory.planned = planned
-            self._plan_at.set(uid, planned.due)
-            self._unplanned.pop(uid, None)
-
-    def planned(self, uid: str) -> Planned | None:
-        """The job's last plan; None before its first one."""
-        memory = self._jobs.get(uid)
-        return memory.planned if memory else None
-
-    def all_planned(self) -> Iterator[Planned]:
-        """The last plans of all jobs that have one."""
-        return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
-
-    def next_due(self) -> float:
-        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
-        return self._plan_at.next()
 
     @property
     def futile_preemptors(self) -> frozenset[str]:
@@ -159,17 +128,16 @@ class Planner:
         for uid in uids:
             self._demand(world, uid)
         self._population = self._population.renewed(world.jobs(), uids, self._jobs)
-        self._unplanned |= dict.fromkeys(uids)
+        self.plans.observed(uids)
         return Observed(self._population.obs, self._take_snapshot(world))
 
     def _to_observe(self, world: World) -> Collection[str]:
         """Those that may look otherwise than at the last pass; all others are kept."""
-        uids, touched, again = world.jobs(), world.touched(), self._again
+        uids, touched, again = world.jobs(), world.touched(), self._again.take()
         new: Collection[str] = ()
         if uids is not self._population.uids:
             self._keep_only(uids)
             new = [uid for uid in uids if uid not in self._jobs]
-        self._again = set()
         if touched is None or again is None:
             return tuple(uids)
         some = {*touched, *again, *self._observe_at.due(world.now)}
@@ -179,8 +147,7 @@ class Planner:
         for uid in self._jobs.keys() - set(uids):
             del self._jobs[uid]
             self._observe_at.drop(uid)
-            self._plan_at.drop(uid)
-            self._unplanned.pop(uid, None)
+            self.plans.drop(uid)
 
     def _observe(self, world: World, uid: str) -> None:
         """Observe the job as it is now, or the little that is known of it while it is quarantined."""
@@ -192,7 +159,7 @@ class Planner:
 
     def _observe_as(self, world: World, memory: JobMemory, job: Job) -> Observation:
         known = memory.obs
-        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):
+        if known is not None and known.job is job and world.now < self._observe_at.at(job.uid):  # by identity (23)
             return known
         until = inf
         if job.fault or job.deleted:
@@ -213,8 +180,7 @@ class Planner:
         if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
-        if self._again is not None:
-            self._again.add(uid)
+        self._again.add(uid)
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
@@ -222,7 +188,7 @@ class Planner:
         jobs = self._population
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
-        return self._snapshot.get("", made_of, _snapshot_of, world, *made_of)
+        return self._snapshot.get(made_of, _snapshot_of, world, *made_of)
 
     # -- demand --------------------------------------------------------------------------------------------------------
 
@@ -262,6 +228,7 @@ class Planner:
     def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
         """The last allocation, as long as it would come out again."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
+        # By identity (23).
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
             old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
@@ -301,22 +268,7 @@ class Planner:
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
         all_obs = decisions.observed.obs
-        if decisions.is_new:
-            yield from all_obs
-            return
-        for uid in dict.fromkeys((*self._unplanned, *self._plan_at.due(at))):
-            known = self._jobs[uid].planned
-            if known is None or not known.is_current(all_obs[uid], at):
-                yield uid
-            else:
-                self._unplanned.pop(uid, None)
-
-    def is_planned(self, obs: Observation, allocation: Allocation, at: float) -> bool:
-        """Whether another plan for the job would be the same, up to its wording; `at` is monotonic."""
-        known = self.planned(obs.job.uid)
-        if known is None or not known.is_current(obs, at):
-            return False
-        return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
+        return iter(all_obs) if decisions.is_new else self.plans.may_need_one(all_obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""

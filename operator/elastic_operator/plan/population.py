@@ -38,9 +38,9 @@ class Population:
         demand_of: dict[str, JobDemand | None] = {}
         for uid in observed if before is self else uids:
             memory = memories[uid]
-            if memory.obs is not None and memory.obs is not before.obs.get(uid):
+            if memory.obs is not None and memory.obs is not before.obs.get(uid):  # by identity (23)
                 obs[uid] = memory.obs
-            if before is not self or memory.demand is not before.demand_of[uid]:
+            if before is not self or memory.demand is not before.demand_of[uid]:  # by identity (23)
                 demand_of[uid] = memory.demand
         if before is self and not obs and not demand_of:
             return self

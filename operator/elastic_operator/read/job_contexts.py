@@ -7,7 +7,7 @@ from collections.abc import Callable
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import JobContext, OwnPod, Undisturbed
-from elastic_operator.plan.job.flapping import may_flap
+from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
 from elastic_operator.read.pod_priority import PodPriorities

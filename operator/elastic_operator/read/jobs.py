@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.plan.facts.job import NOBODY_ASKS, Job, JobContext, JobReports, OwnPod
+from elastic_operator.quarantine import Fault
 from elastic_operator.read import convert
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Fault
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings
 

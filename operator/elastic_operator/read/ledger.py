@@ -1,9 +1,9 @@
 """Who uses what: every bound pod's use of its node, and which pods are ours, updated with each change of a pod.
 
 A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
-have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts from before the
-request is sent (`assume`) until it is seen, so that no pass gives its place away (48). A pod that is being deleted and
-does not go counts as used again after some time, so that nobody waits for its place (40).
+have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
+(`assumed_pods`). A pod that is being deleted and does not go counts as used again after some time, so that nobody waits
+for its place (40).
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from elastic_operator.cluster.pod import Pod
 from elastic_operator.memory import Touched
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.snapshot import HostPort, Load, Member, Node, PodShape, Resources
+from elastic_operator.plan.facts.snapshot import HostPort, Load, Node, Resources
 from elastic_operator.read import convert
-from elastic_operator.read.counted_pod import Assumed, CountedPod, assumed_uid, controlling_job, quantities_of, unread
+from elastic_operator.read.assumed_pods import AssumedPods
+from elastic_operator.read.counted_pod import CountedPod, controlling_job, quantities_of, unread
 from elastic_operator.read.leaving import Leaving
 from elastic_operator.read.sums import PodIndex, PodSum
 
 log = logging.getLogger(__name__)
-
-ASSUMED_SECONDS = 15.0
-"""A pod whose creation was sent and that is not seen counts for this long, far more than a watch event takes (48)."""
 
 
 class Ledger:
@@ -74,9 +72,7 @@ class Ledger:
         self._waiting: dict[str, Pod] = {}
         self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
-        self._assumed: dict[str, Assumed] = {}
-        self._assumed_by_job = PodIndex()
-        self._assumed_by_node = PodIndex()
+        self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
         """Raised with each change that may make a difference to a node or a job."""
         self._revisions: dict[str | None, int] = {}
@@ -93,7 +89,7 @@ class Ledger:
         before = self._entries.get(old.metadata.uid) if old is not None else None
         if new is not None:
             entry = self._entry(new, before)
-            self.forget(new.metadata.namespace, new.metadata.name)
+            self.assumed.forget(new.metadata.namespace, new.metadata.name)
             if before is not None and entry.counts_like(before):
                 self._entries[new.metadata.uid] = entry
                 if entry.waits:
@@ -161,7 +157,7 @@ class Ledger:
 
     def own_besides(self, node: str, members: Set[str]) -> frozenset[str]:
         """Our pods on the node that are not among `members`, pods being created included."""
-        own, assumed = self._own_by_node.get(node), self._assumed_by_node.get(node)
+        own, assumed = self._own_by_node.get(node), self.assumed.uids_at(node)
         if own <= members and assumed <= members:
             return frozenset()
         return frozenset((own | assumed) - members)
@@ -193,7 +189,7 @@ class Ledger:
                 continue
             goes_soon = own.deleting_since is not None and not self._leaving.is_overdue(uid)
             (going if goes_soon else used).add(entry.pod.metadata.namespace, own)
-        for assumed in map(self._assumed.__getitem__, self._assumed_by_node.get(node.name)):
+        for assumed in self.assumed.at(node.name):
             if assumed.member.uid not in members:
                 used.add(assumed.namespace, assumed.member)
         return replace(
@@ -210,65 +206,15 @@ class Ledger:
         """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
-        return self.with_use(Node(node, {}), unbound | self._assumed_by_node.get(node)).used
-
-    def assume(
-        self,
-        *,
-        job_uid: str,
-        namespace: str,
-        name: str,
-        role: str,
-        index: int,
-        node: str | None,
-        shape: PodShape,
-    ) -> str:
-        """Count a pod that is about to be created until a pod of that name is seen; returns the uid that it has
-        meanwhile (48).
-
-        It counts however long the creation takes; `await_seen` says that the creation is over.
-        """
-        self.forget(namespace, name)
-        uid = assumed_uid(namespace, name)
-        member = Member.of(uid, role, index, node, shape)
-        self._assumed[uid] = Assumed(member, job_uid, namespace, name, inf)
-        self._assumed_by_job.add(job_uid, uid)
-        self._assumed_by_node.add(node, uid)
-        self._node_changed(node)
-        self.touched.add(job_uid)
-        return uid
-
-    def forget(self, namespace: str, name: str) -> None:
-        """Do not count an assumed pod any more: it was certainly not created, or it is seen."""
-        uid = assumed_uid(namespace, name)
-        assumed = self._assumed.pop(uid, None)
-        if assumed is not None:
-            self._assumed_by_job.remove(assumed.job_uid, uid)
-            self._assumed_by_node.remove(assumed.member.node, uid)
-            self._node_changed(assumed.member.node)
-            self.touched.add(assumed.job_uid)
-
-    def await_seen(self, namespace: str, name: str) -> None:
-        """The creation is over. A pod that is still not seen may have been created nevertheless, so it counts for a
-        while.
-        """
-        uid = assumed_uid(namespace, name)
-        if uid in self._assumed:
-            self._assumed[uid] = replace(self._assumed[uid], until=self._now() + ASSUMED_SECONDS)
-
-    def assumed(self, job_uid: str) -> tuple[Assumed, ...]:
-        """The job's pods that are being created and are not seen yet."""
-        return tuple(self._assumed[uid] for uid in sorted(self._assumed_by_job.get(job_uid)))
+        return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
 
     def next_expiry(self) -> float:
         """Seconds until `expire` changes what is used without any other change; infinity if it will not."""
-        until = min((assumed.until for assumed in self._assumed.values()), default=inf)
-        return min(until, self._leaving.next_due()) - self._now()
+        return min(self.assumed.next_expiry(), self._leaving.next_due()) - self._now()
 
     def expire(self) -> None:
         """Forget pods whose creation was not confirmed for too long, and stop expecting overdue pods to go (40)."""
-        for assumed in [a for a in self._assumed.values() if a.until <= self._now()]:
-            self.forget(assumed.namespace, assumed.name)
+        self.assumed.expire()
         for uid in self._leaving.expire():
             self._node_changed(self._entries[uid].node)
 
@@ -325,10 +271,14 @@ class Ledger:
             change(self._names, names, meta.uid)
             self.touched.add(names)
 
+    def _assumed_changed(self, job_uid: str, node: str | None) -> None:
+        self._node_changed(node)
+        self.touched.add(job_uid)
+
     def _node_changed(self, node: str | None) -> None:
         """Note that what pods use of the node has changed."""
         self.revision += 1
-        if node in self._foreign or self._own_by_node.get(node) or self._assumed_by_node.get(node):
+        if node in self._foreign or self._own_by_node.get(node) or self.assumed.uids_at(node):
             self._revisions[node] = self.revision
         else:
             self._revisions.pop(node, None)

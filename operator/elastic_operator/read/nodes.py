@@ -10,14 +10,14 @@ from typing import NamedTuple, TypeVar
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import Remembered, RememberedOne
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.snapshot import Node
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
 from elastic_operator.read.disruptions import Disruptions
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.ledger import Ledger
-from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Nodes:
         """The stamp of the nodes at that look."""
         self.disruptions = Disruptions(stored, first_seen.clock, gpu_resources)
         self._known: Remembered[object, Node] = Remembered()
-        self._all: Remembered[object, tuple[Node, ...]] = Remembered()
-        self._openness: Remembered[object, Openness] = Remembered()
+        self._all: RememberedOne[object, tuple[Node, ...]] = RememberedOne()
+        self._openness: RememberedOne[object, Openness] = RememberedOne()
         self._why_closed: Remembered[objects.Node, str | None] = Remembered()
 
     def openness(self) -> Openness:
@@ -70,7 +70,7 @@ class Nodes:
 
         A node that is quarantined does not count as closed here: the scheduler decides about pods that wait for it.
         """
-        return self._openness.get("", self._stamp(), self._find_openness)
+        return self._openness.get(self._stamp(), self._find_openness)
 
     def _find_openness(self) -> Openness:
         reasons = {
@@ -125,7 +125,7 @@ class Nodes:
         """
         leaving = tuple(leaving)
         seen = self._stamp(), self._ledger.revision, members, leaving
-        return self._all.get("", seen, self._look, members, leaving)
+        return self._all.get(seen, self._look, members, leaving)
 
     def _look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
         going: dict[str, tuple[tuple[str, OwnPod], ...]] = {}

@@ -10,11 +10,11 @@ from elastic_api.invalid import InvalidSpecError
 from elastic_api.parse import parse_policy
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import Remembered, RememberedOne
 from elastic_operator.plan.blame import culprits
 from elastic_operator.plan.policies.resolve import Namespace, Policy, Resolved, resolve
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read import convert
-from elastic_operator.read.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Policies:
     ) -> None:
         self._policies, self._namespaces = policies, namespaces
         self._flavors, self._quarantine = frozenset(flavors), quarantine
-        self._made: Remembered[object, Resolved] = Remembered()
+        self._made: RememberedOne[object, Resolved] = RememberedOne()
         self._sources: tuple[tuple[Policy, ...], tuple[Namespace, ...]] = (), ()
         self._parsed: Remembered[int, Policy] = Remembered()
         """Each policy that is not quarantined, by its generation."""
@@ -51,7 +51,7 @@ class Policies:
     def look(self) -> Resolved:
         """The teams now; the same object while nothing of them changes."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
-        self.resolved = self._made.get("", seen, self._make)
+        self.resolved = self._made.get(seen, self._make)
         return self.resolved
 
     def _make(self) -> Resolved:
@@ -94,7 +94,7 @@ class Policies:
             resolved = resolve(policies, named, flavors=self._flavors)
         except Exception as error:
             bad = culprits(policies, lambda part: resolve(part, named, flavors=self._flavors))
-            if not bad and self._made.peek("") is None:
+            if not bad and self._made.last is None:
                 raise
             if not bad:
                 log.exception("no single policy is to blame for this: all teams stay as they are until the next change")

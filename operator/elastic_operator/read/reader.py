@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from elastic_api.job import PLURAL
 from elastic_operator.cluster.clock import ServerClock
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.stores import Stores
-from elastic_operator.read.dropped_fields import DroppedFields
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.job_contexts import JobContexts
@@ -17,7 +18,6 @@ from elastic_operator.read.nodes import Nodes
 from elastic_operator.read.pending.pending_pod import PodBackoff
 from elastic_operator.read.pending.pending_pods import PendingPods
 from elastic_operator.read.policies import Policies
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.read.shapes import Shapes
 from elastic_operator.read.specs import Specs
 from elastic_operator.settings import Settings

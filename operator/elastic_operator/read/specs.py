@@ -14,9 +14,9 @@ from elastic_api.template import fingerprint
 from elastic_operator.cluster import objects
 from elastic_operator.memory import Remembered
 from elastic_operator.plan.facts.times import at, seconds
-from elastic_operator.plan.job.written_times import not_ahead
 from elastic_operator.read.first_seen import FirstSeen
 from elastic_operator.read.uncounted import Asked, asked_by
+from elastic_operator.read.written_times import not_ahead
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 

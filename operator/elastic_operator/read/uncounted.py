@@ -14,7 +14,7 @@ from elastic_api.job import JobSpec
 from elastic_api.template import requests_of
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.store import Store
-from elastic_operator.memory import Remembered
+from elastic_operator.memory import RememberedOne
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Uncounted:
 
     def __init__(self, classes: Store[objects.DeviceClass]) -> None:
         self._classes = classes
-        self._served: Remembered[int, Mapping[str, str]] = Remembered()
+        self._served: RememberedOne[int, Mapping[str, str]] = RememberedOne()
 
     def why(self, asked: Asked) -> str:
         """The sentence for a job that asks for such devices; "" if all its devices are counted."""
@@ -65,10 +65,10 @@ class Uncounted:
 
     def served(self) -> Mapping[str, str]:
         """The extended resources that DeviceClasses serve, with the name of the class."""
-        return self._served.get("", self._classes.revision, self._find_served)
+        return self._served.get(self._classes.revision, self._find_served)
 
     def _find_served(self) -> Mapping[str, str]:
-        _, before = self._served.peek("") or (None, {})
+        before = self._served.last or {}
         named = [(device.spec.extended_resource_name, device.metadata.name) for device in self._classes.values()]
         served = {resource: name for resource, name in named if resource}
         for resource in served.keys() - before.keys():

@@ -13,7 +13,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.metrics import Metrics
 from elastic_operator.process import Process, job_feed
-from elastic_operator.read.quarantine import Quarantine
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.reader import Reader
 from elastic_operator.settings import Settings
 from elastic_operator.tools.files import InputError

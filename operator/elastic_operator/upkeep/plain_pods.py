@@ -66,6 +66,7 @@ class PlainPodQuotas:
     def pass_ended(self, resolved: Resolved, snapshot: Snapshot) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
         now, last = (resolved, snapshot, self._plain()), self._seen
+        # By identity (23).
         same = last is not None and last[0] is now[0] and last[1].jobs is now[1].jobs and last[2] is now[2]
         if same and self._namespaces_seen == self._namespaces.revision:
             return

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 from elastic_api.policy import COLLECTION, PLURAL, PolicyStatus
 from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
 from elastic_operator.plan.policies.report import Overview, PolicyRef
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class PolicyStatuses:
     def pass_ended(self, now: Decisions) -> None:
         """A pass is over, with this result. Costs nothing if the result is the same as before."""
         last, revision = self._last, self._policies.revision
-        same = last and last.allocation is now.allocation and last.policies is now.policies
+        same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
         if same and last and last.stopped == now.stopped and self._revision == revision:
             return
         self._last, self._revision = now, revision

@@ -38,13 +38,6 @@ PENDING_SECONDS = 2.0
 waited for 14 s, because a job with one pod there also had to make way for a job.
 """
 
-_REASONS_OF_GRANTS = frozenset(SizeReason) - {
-    SizeReason.SUSPENDED,
-    SizeReason.CHANGED_TOO_OFTEN,
-    SizeReason.SCALE_UP_FAILED,
-}
-"""Why a job is not bigger, apart from what its own status says."""
-
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
@@ -61,7 +54,7 @@ class Deferred:
         known = obs.status.condition(ConditionType.FULL_SIZE)
         gets = now.assignment
         is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
-        if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
+        if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
         return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now

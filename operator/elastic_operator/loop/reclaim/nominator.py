@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from elastic_operator.cluster import apply, objects
 from elastic_operator.cluster.errors import ClusterError, Conflict, NotFound, Unreachable
 from elastic_operator.cluster.events import EventRecorder, pod_subject
-from elastic_operator.cluster.reservation import Reservation, is_renewable, reservation_of, write
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
+from elastic_operator.loop.reclaim.nominate import nominate
 from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Nomination
@@ -23,6 +23,7 @@ from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES
 from elastic_operator.plan.facts.text import listed, pods
 from elastic_operator.plan.facts.times import lasts
 from elastic_operator.read.pending.pending_pod import PodBackoff
+from elastic_operator.read.pending.reservation import Reservation, is_renewable, reservation_of
 
 log = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class Nominator:
     async def _put(self, pod: objects.Pod, reservation: Reservation) -> bool:
         """Write the reservation and put the answer into the store; False if the pod is gone. Raises ClusterError."""
         try:
-            written = await write(self._session, pod, reservation, self._now())
+            written = await nominate(self._session, pod, reservation, self._now())
         except NotFound:
             self._pods.observe_deleted(pod.metadata.uid)
             return False

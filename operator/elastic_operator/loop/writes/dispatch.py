@@ -15,6 +15,7 @@ from typing import Any
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import ApiError, ClusterError, PodRefused, Remedy, ServerError
 from elastic_operator.loop.writes.act import Actor
 from elastic_operator.loop.writes.failed_writes import FailedWrites
@@ -22,7 +23,6 @@ from elastic_operator.loop.writes.status_times import StatusTimes
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.facts.decisions import Event, Plan
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import DroppedFields
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.shapes import Shapes
 
@@ -177,13 +177,14 @@ class Dispatcher:
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
             name = pod_name(job.name, create.role, create.index)
-            (self.ledger.await_seen if name in work.sent else self.ledger.forget)(job.namespace, name)
+            assumed = self.ledger.assumed
+            (assumed.await_seen if name in work.sent else assumed.forget)(job.namespace, name)
         self.done(job.uid)
 
     def _assume(self, job: Job, plan: Plan) -> None:
         """Count the pods that are to be created as used from now on, whatever the API server will answer (48)."""
         for create in plan.creates:
-            self.ledger.assume(
+            self.ledger.assumed.add(
                 job_uid=job.uid,
                 namespace=job.namespace,
                 name=pod_name(job.name, create.role, create.index),

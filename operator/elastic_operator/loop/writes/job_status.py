@@ -8,11 +8,11 @@ from typing import Any
 from elastic_api.job import PLURAL
 from elastic_api.status import JobStatus
 from elastic_operator.cluster import apply, objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.cluster.errors import Conflict, NotFound
 from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.read.dropped_fields import DroppedFields
 
 Written = Callable[[Job, JobStatus], None]
 """Called for each status that was written, with the job as it was before."""

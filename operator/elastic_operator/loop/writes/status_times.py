@@ -12,9 +12,9 @@ from typing import Any
 
 from elastic_api.status import ConditionType, Phase
 from elastic_operator.cluster import objects
+from elastic_operator.cluster.dropped_fields import DroppedFields
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.decisions import Plan
-from elastic_operator.read.dropped_fields import DroppedFields
 
 MESSAGE_SECONDS = 5.0
 """The least time between two writes of a status whose messages alone differ, or of a job in back-off (24)."""

@@ -20,7 +20,7 @@ def mark_ready(state: AllocationState) -> None:
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
     """
-    for entry in sorted(state.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: (not entry.promised_node, entry.rank)):
         if entry.seats:
             seats = [seat._replace(ready=_can_be_made_now(state, entry, seat)) for seat in entry.seats]
             state.journal.set(entry, "seats", tuple(seats))

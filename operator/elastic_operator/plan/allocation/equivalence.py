@@ -42,7 +42,7 @@ def equivalence_key(state: AllocationState, entry: Entry) -> Hashable:
     Callers leave out entries whose own pods matter, or add what else is asked: a size, a number of pods.
     """
     may_preempt = entry.may_preempt(state.now), state.may_preempt_whole_jobs(entry)
-    return entry.kind, may_preempt, entry.times_preempted, bool(state.serving)
+    return entry.kind, may_preempt, entry.times_preempted, bool(state.this_pass.serving)
 
 
 def refusal_key(state: AllocationState, entry: Entry) -> Hashable:

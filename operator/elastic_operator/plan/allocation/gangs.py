@@ -25,21 +25,21 @@ def serve_gang(state: AllocationState, gang: Sequence[Entry]) -> bool:
 
     Pods may not fit only because a part of the gang is seated. So what is found of that is forgotten afterwards.
     """
-    name = gang[0].gang
-    over_budget = state.tried_gangs and state.tried_pods + len(gang) > MAX_PODS
-    if state.new_places >= MAX_NEW_PLACES or (over_budget and name not in state.tried_gangs):
+    name, this_pass = gang[0].gang, state.this_pass
+    over_budget = this_pass.tried_gangs and this_pass.tried_pods + len(gang) > MAX_PODS
+    if this_pass.new_places >= MAX_NEW_PLACES or (over_budget and name not in this_pass.tried_gangs):
         return False
-    state.tried_pods += len(gang)
-    state.tried_gangs.add(name)
-    state.serving, known = name, state.round.short
-    state.round.short = known.copy()
+    this_pass.tried_pods += len(gang)
+    this_pass.tried_gangs.add(name)
+    this_pass.serving, known = name, this_pass.round.short
+    this_pass.round.short = known.copy()
     served = _serve_all(state, gang)
-    state.serving, state.round.short = "", known
+    this_pass.serving, this_pass.round.short = "", known
     return served
 
 
 def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
-    mark, places = state.journal.mark(), state.new_places
+    mark, places = state.journal.mark(), state.this_pass.new_places
     took = {entry: len(entry.took) for entry in gang}
     for entry in gang:
         serve_minimum(state, entry)
@@ -50,7 +50,7 @@ def _serve_all(state: AllocationState, gang: Sequence[Entry]) -> bool:
         if not state.victims.is_over_limit(gang[0], taken):
             return True
     state.undo_preemption(mark)
-    state.new_places = places
+    state.this_pass.new_places = places
     return False
 
 

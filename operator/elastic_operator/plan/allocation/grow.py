@@ -21,7 +21,7 @@ _MAX_TIMES_PREEMPTED = 2
 
 def round_sizes_down(state: AllocationState) -> None:
     """Shrink each job that lies between two allowed sizes to the lower one."""
-    for entry in sorted(state.queues.partial | state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.queues.partial | state.this_pass.changed, key=lambda entry: entry.rank):
         if entry.served and entry.demand.sizes and entry.size not in entry.demand.sizes:
             below = [n for n in entry.demand.sizes if n < entry.size]
             if below:
@@ -79,7 +79,7 @@ def _grow_freely(state: AllocationState, entry: Entry, size: int) -> bool:
 def _grow_at_others_cost(state: AllocationState, entry: Entry, size: int) -> bool:
     """Grow at the cost of other teams, if its team is entitled to that (33)."""
     master, workers = entry.missing(size)
-    key, short = ("growth", refusal_key(state, entry), master), state.round.short
+    key, short = ("growth", refusal_key(state, entry), master), state.this_pass.round.short
     if short.covers(key, workers):
         return False
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers

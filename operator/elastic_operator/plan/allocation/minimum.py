@@ -66,13 +66,13 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
         return False
     if _goes_where_reserved(state, entry) or _stays_where_reserved(state, entry):
         return True
-    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.round.short
+    key, short = None if entry.size else ("minimum", refusal_key(state, entry)), state.this_pass.round.short
     if key and short.covers(key, workers):
         return False
-    if entry.is_pending_pod and not state.serving and state.new_places >= MAX_NEW_PLACES:
+    if entry.is_pending_pod and not state.this_pass.serving and state.this_pass.new_places >= MAX_NEW_PLACES:
         return False
     if _preempt_any(state, entry, only=None):
-        state.new_places += entry.is_pending_pod
+        state.this_pass.new_places += entry.is_pending_pod
         return True
     if key:
         (short.refuse if entry in state.victims.over_limit else short.add)(key, workers)

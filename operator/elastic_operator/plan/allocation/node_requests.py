@@ -44,11 +44,11 @@ def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> b
 def _requested_by(state: AllocationState, account: Account, priority: int) -> int:
     """The GPUs for which provisioning jobs of that priority or a higher one may request nodes now. Counted once between
     two changes."""
-    known = state.requested_by.get((account, priority))
+    known = state.this_pass.requested_by.get((account, priority))
     if known is None:
         first = (one for one in state.queues.provisioning[account] if one.demand.priority >= priority)
         known = sum(one.gpus_missing(one.minimum) for one in first if may_request_nodes(state, one))
-        state.requested_by.put((account, priority), known)
+        state.this_pass.requested_by.put((account, priority), known)
     return known
 
 
@@ -66,9 +66,8 @@ def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
 
 def request_nodes(state: AllocationState) -> None:
     """Decide which entries request nodes, once it is known what all others get."""
-    entries = [
-        entry for entry in state.queues.unserved | state.changed if entry.demand.may_request_nodes_at is not None
-    ]
+    may_lack = state.queues.unserved | state.this_pass.changed
+    entries = [entry for entry in may_lack if entry.demand.may_request_nodes_at is not None]
     places = [(node, seated) for node, seated in enumerate(state.seated) if seated] if entries else []
     for entry in sorted(entries, key=lambda entry: entry.rank):
         if may_request_nodes(state, entry) and not _would_rob(state, entry, places):

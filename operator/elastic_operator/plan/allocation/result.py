@@ -78,7 +78,7 @@ class Allocation(Mapping[str, Grant]):
     @property
     def takes_away(self) -> bool:
         """Whether any job loses a pod."""
-        return any(entry.loses_members for entry in self._state.changed)
+        return any(entry.loses_members for entry in self._state.this_pass.changed)
 
     @property
     def accounts(self) -> Accounts:
@@ -97,7 +97,7 @@ class Allocation(Mapping[str, Grant]):
     def evictions(self) -> tuple[Eviction, ...]:
         """What jobs lose to other teams and to pending pods of others."""
         losing = sorted(
-            (e for e in self._state.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
+            (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
         )
         found = (
             Eviction(
@@ -133,7 +133,7 @@ class Allocation(Mapping[str, Grant]):
     @property
     def tried_gangs(self) -> frozenset[str]:
         """The gangs of pending pods for which the pass looked for places."""
-        return frozenset(self._state.tried_gangs)
+        return frozenset(self._state.this_pass.tried_gangs)
 
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
         """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
@@ -164,7 +164,7 @@ class Allocation(Mapping[str, Grant]):
     def assignment(self, uid: str) -> Assignment:
         """The grant without its reasons. Raises KeyError for a job that is not in the snapshot."""
         entry = self._entries[uid]
-        if entry not in self._state.changed:
+        if entry not in self._state.this_pass.changed:
             if entry.at_rest is None:
                 entry.at_rest = assignment_of(self._state, entry)
             return entry.at_rest

@@ -44,7 +44,7 @@ def serve(state: AllocationState) -> None:
         if state.journal.mark() == before:
             break
         state.divide()
-    for entry in state.changed:
+    for entry in state.this_pass.changed:
         if entry.holds_seats:
             state.journal.set(entry, "seats", ())  # the room stays held until the end of the pass
 
@@ -64,10 +64,10 @@ class Minima:
         An entry that is preempted in this round is tried again.
         """
         state, self._tried = self._state, set()
-        state.round = RoundMemory(state.journal)
+        state.this_pass.round = RoundMemory(state.journal)
         for name in being_served(state):
             self._serve_gang(name, tier)
-        while waiting := [c for c in (state.queues.unserved | state.changed) - self._tried if _waits(c)]:
+        while waiting := [c for c in (state.queues.unserved | state.this_pass.changed) - self._tried if _waits(c)]:
             last: dict[str, int] = {}
             for entry in waiting:
                 if entry.demand.holds_place:
@@ -82,7 +82,7 @@ class Minima:
             return
         self._tried.add(entry)
         self._state.victims.over_limit.pop(entry, None)
-        for other in sorted(self._state.preempted, key=lambda other: other.rank):
+        for other in sorted(self._state.this_pass.preempted, key=lambda other: other.rank):
             if other.team == entry.team and other.rank < entry.rank and _waits(other):
                 self._serve(other, tier)
         if entry.gang:
@@ -92,7 +92,7 @@ class Minima:
 
     def _serve_alone(self, entry: Entry, tier: Tier) -> None:
         key = minimum_key(self._state, entry)
-        if key and self._state.round.refused.get(key):
+        if key and self._state.this_pass.round.refused.get(key):
             return
         right = _right(self._state, entry, entry.gpus_missing(entry.minimum))
         if right <= tier and (may_borrow_again(entry, right) or self._makes_do(entry)):
@@ -100,7 +100,7 @@ class Minima:
             if not entry.served and right == tier:
                 self._reserve(entry)
         if key and not entry.served:
-            self._state.round.refused.put(key, True)
+            self._state.this_pass.round.refused.put(key, True)
 
     def _serve_gang(self, name: str, tier: Tier) -> None:
         """Serve all waiting pods of the gang, by the right that their team has to all of them together (144).
@@ -115,7 +115,7 @@ class Minima:
             return
         kinds = Counter(minimum_key(state, entry) for entry in gang)
         key = None if None in kinds else frozenset(kinds.items())
-        if key and state.round.refused.get(key):
+        if key and state.this_pass.round.refused.get(key):
             return
         need = Counter[Account | None]()
         for entry in gang:
@@ -125,12 +125,12 @@ class Minima:
         if right is Tier.GUARANTEED or not may_be_split:
             if right <= tier and may_borrow_again(gang[0], right):
                 serve_gang(state, gang)
-            may_be_split &= name in state.tried_gangs
+            may_be_split &= name in state.this_pass.tried_gangs
         if may_be_split and not gang[0].served:
             for entry in gang:
                 self._serve_alone(entry, tier)
         elif key and not gang[0].served:
-            state.round.refused.put(key, True)
+            state.this_pass.round.refused.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
         """Whether the entry can have its minimum with GPUs that it has already."""
@@ -176,11 +176,10 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
 
 def _leaves_room(state: AllocationState, tier: Tier) -> bool:
     """Grow jobs in turn up to a step that leaves room for one that was given up; False if there is no such step."""
-    queues = {
-        account: state.queues.growers.queue(account, state.changed) for account in state.queues.growers.accounts()
-    }
-    for entry in state.changed | individually_limited(state):
-        queues.setdefault(entry.account, Queue({}, state.changed)).add(entry)
+    growers, changed = state.queues.growers, state.this_pass.changed
+    queues = {account: growers.queue(account, changed) for account in growers.accounts()}
+    for entry in changed | individually_limited(state):
+        queues.setdefault(entry.account, Queue({}, changed)).add(entry)
     is_left = False
 
     def grow_one(account: Account | None) -> bool:

@@ -15,7 +15,7 @@ from elastic_operator.plan.allocation.accounts import Accounts
 from elastic_operator.plan.allocation.board import Board, Seat
 from elastic_operator.plan.allocation.entry import Entry, keep_order
 from elastic_operator.plan.allocation.journal import Journal
-from elastic_operator.plan.allocation.pass_memo import PassMemo, RoundMemory
+from elastic_operator.plan.allocation.pass_state import PassState
 from elastic_operator.plan.allocation.queues import Queues
 from elastic_operator.plan.allocation.refusal import Refusal, Rule, refusal
 from elastic_operator.plan.allocation.victims import Victims
@@ -26,19 +26,12 @@ from elastic_worker.contract import ROLE_MASTER
 class AllocationState:
     """Board, accounts and queues of a snapshot.
 
-    What a pass has done so far:
-        changed       the entries that the pass has changed or tried to change
-        preempted     the entries that lost all pods meanwhile
-        new_places    the number of pending pods without a node so far that got a place at others' cost
-        serving       the gang that is being served
-        tried_gangs   the gangs served so far, with `tried_pods` pods in all
+    `this_pass` and `victims` begin anew with each pass; all else is brought up to date.
 
     What an earlier try of the same pass has found:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
         split_gangs   the gangs that get nothing, because only a part of each had places (144)
 
-    `given` is the memory of `candidates`, `requested_by` that of `node_requests`, and `round` all that one round
-    remembers.
     `revision` is the number of times that the state was renewed: what was read from it before holds no more.
     """
 
@@ -70,13 +63,8 @@ class AllocationState:
 
     def _start(self, snapshot: Snapshot) -> None:
         """Bring everything to what the snapshot says, before anything is decided."""
-        self.changed: set[Entry] = set()
-        self.preempted: set[Entry] = set()
+        self.this_pass = PassState(self.journal)
         self.victims = Victims(self.journal, snapshot.eviction_limits, keeps=self.keeps)
-        self.new_places, self.serving, self.tried_pods = 0, "", 0
-        self.tried_gangs: set[str] = set()
-        self.given, self.requested_by = PassMemo[int](self.journal), PassMemo[int](self.journal)
-        self.round = RoundMemory(self.journal)
         self.queues.renew(snapshot, leave=self._leave, join=self._join)
         entries = sorted(self.queues.preprocessed, key=lambda entry: entry.rank)
         for entry in entries:
@@ -195,12 +183,12 @@ class AllocationState:
     def _release(self, load: Load, node: int, *, now: bool) -> None:
         """Count a load as leaving."""
         self.board.release(load, node, now=now)
-        self.round.pods_leave(node)
+        self.this_pass.round.pods_leave(node)
 
     def undo_preemption(self, mark: int) -> None:
         """Undo a try to preempt. Options that got dearer by it are cheaper again."""
         if self.journal.mark() > mark:
-            self.round.options.clear()
+            self.this_pass.round.options.clear()
         self.journal.roll_back(mark)
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -222,7 +210,7 @@ class AllocationState:
         for account in entry.account.path if entry.account else ():
             self.journal.set(account, "on_new_nodes", account.on_new_nodes + gpus)
             self.journal.set(account, "fixed", account.fixed + (0 if entry.demand.preemptible else gpus))
-        self.changed.add(entry)
+        self.this_pass.changed.add(entry)
 
     def release(self, entry: Entry, member: Member) -> None:
         """Give up a kept member."""
@@ -249,7 +237,7 @@ class AllocationState:
             del self.residents[node][member.uid]
         self.victims.changed(member.uid, goes=sign < 0)
         self._charge_member(entry, member, sign)
-        self.changed.add(entry)
+        self.this_pass.changed.add(entry)
 
     def release_all(self, entry: Entry) -> None:
         """Give up all members of the entry."""
@@ -261,7 +249,7 @@ class AllocationState:
         with the room that is left.
         """
         self.journal.set(entry, "preempted", True)
-        self.preempted.add(entry)
+        self.this_pass.preempted.add(entry)
         self.set_served(entry, False)
         for seat in entry.seats[::-1]:
             self.unseat(entry, seat)
@@ -336,7 +324,7 @@ class AllocationState:
         else:
             self.seated[seat.node].remove((entry, seat))
         self.charge(entry, sign * entry.requirements(seat.role).gpus, not_yet_held=not entry.promised_node)
-        self.changed.add(entry)
+        self.this_pass.changed.add(entry)
 
 
 def _same_frame(before: Snapshot, after: Snapshot) -> bool:

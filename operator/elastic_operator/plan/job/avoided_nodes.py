@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
+from elastic_operator.plan.facts.times import at, round_up, seconds
+from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
 ONE_LOSS_SECONDS = 10.0
 """Losses within this time after the first one count as one: they have one cause, a machine or a person."""
-REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS = 10, 600
-"""How long a node whose kubelet refused a pod is avoided: at first, and doubled each time up to the maximum."""
 REFUSAL_REMEMBERED_SECONDS = 600.0
 """The refusals are forgotten this long after the node is not avoided any more."""
 
@@ -50,11 +49,6 @@ def avoiding(obs: Observation, now: float) -> Observation:
         node.name: f"{node.name} until {rfc3339(node.until)}, because it refused {node.reason}" for node in known
     }
     return replace(obs, avoided=avoided, wake_at=(*obs.wake_at, *(seconds(node.until) for node in known)))
-
-
-def avoided_seconds(times: int) -> int:
-    """How long a node is avoided after this many refusals in a row."""
-    return doubled(REFUSING_NODE_SECONDS, MAX_REFUSING_NODE_SECONDS, times)
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:

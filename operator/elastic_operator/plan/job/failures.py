@@ -11,6 +11,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
 
@@ -18,7 +19,6 @@ DISTURBANCE_SECONDS = 120.0
 """A failure this soon after a pod joined, left or was lost is not held against the script (13)."""
 CAUSE_SECONDS = 5.0
 """torchrun's other agents end within a second of the one that had their store, and its kubelet may be slower."""
-MAX_BACKOFF_SECONDS = 60
 TORCHRUN_FAILED = 1
 
 

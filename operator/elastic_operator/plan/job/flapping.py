@@ -13,24 +13,13 @@ from dataclasses import replace
 from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import Undisturbed
 from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.waits import EMPTY_SECONDS, HELD_SECONDS, MAX_CHANGES, WITHIN_SECONDS
 from elastic_operator.plan.job.observation import Observation
 
-MAX_CHANGES = 3
-WITHIN_SECONDS = 600.0
-"""More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
-HELD_SECONDS = 600
-EMPTY_SECONDS = 60
-"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
 _OWN = frozenset(
     {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
 )
 """Reasons of changes that the operator decided."""
-
-
-def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
-    lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
-    return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
 
 
 def hold_still(obs: Observation, now: float) -> Observation:

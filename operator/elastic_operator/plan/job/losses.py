@@ -16,8 +16,9 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
 from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
-from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, MAX_BACKOFF_SECONDS, has_failed
+from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, has_failed
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
 from elastic_operator.plan.job.survivors import go_on
 from elastic_worker.contract import ROLE_MASTER

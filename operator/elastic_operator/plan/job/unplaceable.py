@@ -14,20 +14,12 @@ from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import due_for_a_master, reported
 from elastic_operator.plan.job.observation import Observation, end_incarnation, master_of, replace_all
 from elastic_worker.contract import ROLE_MASTER
 
-WAITS = {
-    RetryCause.FAILED_CREATE: (10.0, 300.0),
-    RetryCause.UNSCHEDULABLE: (30.0, 1800.0),
-    RetryCause.NODES_NOT_PROVISIONED: (30.0, 1800.0),
-    RetryCause.PODS_NOT_STARTED: (60.0, 3600.0),
-}
-"""How many seconds the next try waits: at first, and doubled each time up to the second number (27). Those of pods that
-have not started are Kueue's defaults.
-"""
 UNSCHEDULABLE_SECONDS = 60.0
 """A pod that the scheduler cannot place for this long is taken back (10)."""
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from elastic_operator.cluster import objects
-from elastic_operator.cluster.reservation import Reservation
 from elastic_operator.plan.facts.job_shape import job_shape
 from elastic_operator.plan.facts.pod_shape import VolumeFacts, excluding_nodes, shape_of
 from elastic_operator.plan.facts.snapshot import PendingPod, PodShape
 from elastic_operator.read import convert
 from elastic_operator.read.pending.gang_key import may_be_split
+from elastic_operator.read.pending.reservation import Reservation
 from elastic_operator.settings import Settings
 
 NEVER_PREEMPTS = "Never"

@@ -13,9 +13,9 @@ import msgspec
 
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.clock import ServerClock
-from elastic_operator.cluster.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.cluster.store import Store
 from elastic_operator.plan.facts.snapshot import PendingPod
+from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.gang_key import gang_of
 from elastic_operator.read.pending.gang_places import GangPlaces
@@ -27,8 +27,8 @@ from elastic_operator.read.pending.pending_pod import (
     may_evict,
     pending_pod_of,
 )
+from elastic_operator.read.pending.reservation import Reservation, is_annotated, is_renewable, reservation_of
 from elastic_operator.read.pending.whole_gangs import WholeGangs
-from elastic_operator.read.quarantine import Quarantine
 from elastic_operator.settings import Settings
 
 MAX_PROLONGED_SECONDS = 600.0
@@ -164,7 +164,7 @@ class PendingPods:
 
     def _knows(self, pod: objects.Pod) -> bool:
         waiting = self._waiting.get(pod.metadata.uid)
-        return waiting is not None and waiting.pod is pod
+        return waiting is not None and waiting.pod is pod  # by identity (23)
 
     def _guarded(self, pod: objects.Pod, before: _Waiting | None, now: float) -> _Waiting | None:
         """The pod at the last look; None while it is quarantined: nothing is done for it, and nothing is

@@ -56,7 +56,7 @@ class Options:
         """The options found for a preemptor that is equivalent, if this preemptor has no pods of its own to give
         (44).
         """
-        preemptor, known = self._preemptor, self._state.round.options
+        preemptor, known = self._preemptor, self._state.this_pass.round.options
         own = bool(preemptor.size) or self._only is not None
         key = (
             None if own else equivalence_key(self._state, preemptor),
@@ -138,7 +138,7 @@ class Options:
                 )
                 trial.take(unit.entry.account, pods=held, not_yet_held=gpus - held)
         chosen = _needed(state, preemptor, role, node, chosen)
-        return Option(node, tuple(chosen), _price(chosen, node, preemption, gang=bool(state.serving)))
+        return Option(node, tuple(chosen), _price(chosen, node, preemption, gang=bool(state.this_pass.serving)))
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
@@ -148,7 +148,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
-    others = (entry for entry in others if not state.serving or entry.gang != state.serving)
+    others = (entry for entry in others if not state.this_pass.serving or entry.gang != state.this_pass.serving)
     return any(other.promised_node or other.took for other in others)
 
 

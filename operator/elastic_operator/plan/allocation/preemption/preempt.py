@@ -36,7 +36,8 @@ def preempt(
         done = all(_seat(state, preemptor, role, sum(gpus[i:]), options) for i, role in enumerate(roles))
         done = done and not state.refusal(preemptor, 0, Rule.LENDING)
         went = (one.pod.uid for one in preemptor.took[took:])
-        if done and (state.serving or not state.victims.is_over_limit(preemptor, went)):  # a gang is limited as a whole
+        gang = state.this_pass.serving  # is limited as a whole
+        if done and (gang or not state.victims.is_over_limit(preemptor, went)):
             return True
     state.undo_preemption(mark)
     return False
@@ -76,7 +77,7 @@ def _is_lent(state: AllocationState, preemptor: Entry, role: str) -> bool:
 
 def give_back(state: AllocationState) -> None:
     """Keep each preempted pod after all, the strongest first, if its preemptors fit elsewhere."""
-    for entry in sorted(state.changed, key=lambda entry: entry.rank):
+    for entry in sorted(state.this_pass.changed, key=lambda entry: entry.rank):
         if len(entry.kept) == len(entry.keepable) or (entry.preempted and not entry.served) or not entry.sizes:
             continue
         if entry.seats:

@@ -8,20 +8,13 @@ annotation took the condition's place, and could be forged.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
 import msgspec
 
 from elastic_api.job import GROUP
-from elastic_api.status import rfc3339
-from elastic_operator.cluster import objects
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
-from elastic_operator.cluster.session import STRATEGIC_MERGE_PATCH, Session
 from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
 from elastic_operator.plan.facts.times import doubled
-from elastic_worker import contract
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
@@ -138,31 +131,3 @@ def _read(text: str) -> Reservation:
         return msgspec.json.decode(text, type=Reservation)
     except (msgspec.DecodeError, RecursionError):
         return Reservation()
-
-
-async def write(session: Session, pod: Pod, reservation: Reservation, now: float) -> Pod:
-    """Nominate the pod for the node of the reservation, or take the nomination back if there is no node.
-
-    Raises:
-        Conflict: the pod changed since, or is another one of that name.
-        NotFound: it is gone.
-        ClusterError: anything else.
-    """
-    meta, node = pod.metadata, reservation.node
-    if _condition(pod) is None and meta.annotations.reserved:  # which may have been forged
-        reservation = msgspec.structs.replace(reservation, until=min(reservation.until, now + MAX_ANNOTATED_SECONDS))
-    condition = {
-        "type": CONDITION,
-        "status": "True" if node else "False",
-        "reason": "NodeReserved" if node else "NoNodeReserved",
-        "message": msgspec.json.encode(reservation).decode(),
-        "lastTransitionTime": rfc3339(datetime.fromtimestamp(now, UTC)),
-    }
-    body: dict[str, Any] = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-        "status": {"nominatedNodeName": node or None, "conditions": [condition]},
-    }
-    if meta.annotations.reserved:
-        body["metadata"]["annotations"] = {contract.ANNOTATION_RESERVED: None}
-    path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/status"
-    return objects.decode(await session.patch(path, body, content_type=STRATEGIC_MERGE_PATCH), Pod)

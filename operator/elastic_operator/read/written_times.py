@@ -12,10 +12,13 @@ from pydantic import BaseModel
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.plan.facts.times import at, doubled, not_later, seconds
-from elastic_operator.plan.job.avoided_nodes import avoided_seconds
-from elastic_operator.plan.job.failures import MAX_BACKOFF_SECONDS
-from elastic_operator.plan.job.flapping import EMPTY_SECONDS, HELD_SECONDS
-from elastic_operator.plan.job.unplaceable import WAITS
+from elastic_operator.plan.facts.waits import (
+    EMPTY_SECONDS,
+    HELD_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    WAITS,
+    avoided_seconds,
+)
 
 Part = TypeVar("Part", bound=BaseModel)
 

@@ -10,7 +10,7 @@ from elastic_api.status import AvoidedNode, Change, JobStatus, Retry, RetryCause
 from elastic_api.what_if import ONCE, ONCE_SECONDS
 from elastic_operator.plan.facts.times import AHEAD_SECONDS, lasts, not_later, seconds
 from elastic_operator.plan.job.master_report import is_to_be_heard
-from elastic_operator.plan.job.written_times import not_ahead
+from elastic_operator.read.written_times import not_ahead
 from tests.plan.elastic.jobs import make_elastic_job, make_group
 from tests.plan.jobs import START, at, make_condition, make_job, make_spec, make_status, plan, see
 
