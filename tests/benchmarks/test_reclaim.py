@@ -32,6 +32,7 @@ from demo.reclaims import Reclaim, TakenBack
 from demo.stage import Way
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Assignment, Grant
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.resize import why_smaller
 
 ADMIN = "admin"
@@ -168,7 +169,7 @@ def test_pods_that_go_so_that_jobs_of_their_own_team_have_their_minimum_are_not_
         assignment = Assignment(2, (), tuple(f"pod-{number}" for number in range(release)), ())
         preemptors = {name: name for name in preemptors}
         return why_smaller(
-            Grant(assignment, SizeReason.INSUFFICIENT_NODES, "", preemptors=preemptors, reclaimed=reclaimed)
+            Grant(assignment, Reason(SizeReason.INSUFFICIENT_NODES, ""), preemptors=preemptors, reclaimed=reclaimed)
         )
 
     gangs = change(*message("owner/gang-a", "team-1/job-2"))

@@ -736,4 +736,5 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [obs.job.context.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
+    first, second = (obs.job.context.ignored_priority for obs in sight.obs.values())
+    assert (first, second.code) == (None, "PriorityClassNotAllowed")

@@ -19,9 +19,10 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.dues import Dues
-from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
@@ -58,7 +59,7 @@ class Decisions:
     allocation: Allocation
     is_new: bool
     until: float
-    stopped: Stopped | None
+    stopped: Reason | None
     would_be: Allocation | None = None
     error: Exception | None = None
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -55,7 +55,7 @@ class Recording:
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
-    stopped: Stopped | None = None
+    stopped: Reason | None = None
     only_told: bool = False
     brakes: EvictionLimits = field(default_factory=EvictionLimits)
 

@@ -28,6 +28,7 @@ from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
@@ -64,7 +65,7 @@ class Deferred:
         if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
         is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
+        return replace(now, reason=Reason(known.reason, known.message)) if is_of_this_spec else now
 
 
 class EvictionGate:

@@ -15,6 +15,7 @@ from elastic_operator.plan.allocation.explain import Explainer, Why
 from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
+from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "It keeps what it has until the next change."
 
@@ -50,8 +51,7 @@ class Allocation(Mapping[str, Grant]):
             preemptors = entry.preemptors if assignment.release else ()
             self._grants[uid] = Grant(
                 assignment,
-                why.limit,
-                why.message,
+                why.reason,
                 why.wake_at,
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
@@ -62,8 +62,10 @@ class Allocation(Mapping[str, Grant]):
         return self._grants[uid]
 
     def _why(self, entry: Entry) -> Why:
-        reason = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if reason is None else Why(SizeReason.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+        why = self.would_not_last.get(entry.demand.uid)
+        if why is None:
+            return self._explainer.why(entry)
+        return Why(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
 
     @property
     def _state(self) -> AllocationState:

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TypeVar
 
 from elastic_api.status import Condition, Truth
+from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
@@ -48,14 +49,14 @@ def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
 
 
 def condition(
-    before: Condition | None, kind: str, value: Truth, reason: str, message: str, generation: int, now: float
+    before: Condition | None, kind: str, value: Truth, reason: Reason, generation: int, now: float
 ) -> Condition:
     """The condition that follows the one `before` of its kind; its transition time changes only when its truth does."""
     return Condition(
         type=kind,
         status=value,
-        reason=reason,
-        message=message,
+        reason=reason.code,
+        message=reason.message,
         last_transition_time=before.last_transition_time if before and before.status == value else at(now),
         observed_generation=generation,
     )

@@ -48,4 +48,5 @@ def _without(grant: Grant, worker: OwnPod) -> Grant:
     gets = grant.assignment
     kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
     message = f"{worker.name} makes room for a new master, which finds no other place."
-    return replace(grant, assignment=Assignment(gets.replicas - 1, kept, released, gets.create), message=message)
+    without = Assignment(gets.replicas - 1, kept, released, gets.create)
+    return replace(grant, assignment=without, reason=grant.reason._replace(message=message))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from elastic_api.policy import FlavorQuota, LabelExpression, NamespaceSelector, Operator, PolicySpec
 from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, Quota, Team, by_age
-from elastic_operator.plan.facts.text import listed
+from elastic_operator.plan.facts.text import Reason, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,17 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A part of a policy that is not in effect as written: one CamelCase word, and a sentence that says what to do."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Resolved:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
-    `team_of` is the team of each namespace that a policy covers. `problems` are what is wrong, by policy uid.
+    `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which
+    parts are not in effect as written, and what to do.
     `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
     """
 
     teams: tuple[Team, ...] = ()
     team_of: Mapping[str, str] = field(default_factory=dict)
-    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     grace_ceilings: Mapping[str, int] = field(default_factory=dict)
 
     def grace_ceiling(self, namespace: str) -> int | None:
@@ -78,13 +71,13 @@ class _Problems:
     """The problems found so far."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[Problem, ...]] = {}
+        self._found: dict[str, tuple[Reason, ...]] = {}
 
-    def add(self, uid: str, reason: str, message: str) -> None:
+    def add(self, uid: str, code: str, message: str) -> None:
         """Note what is not in effect as written in the policy with that uid."""
-        self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
+        self._found[uid] = (*self._found.get(uid, ()), Reason(code, message))
 
-    def all(self) -> Mapping[str, tuple[Problem, ...]]:
+    def all(self) -> Mapping[str, tuple[Reason, ...]]:
         """All problems, by policy uid."""
         return dict(self._found)
 
