@@ -34,6 +34,11 @@ def test_the_wait_grows_with_each_try_up_to_its_limit():
     assert waits[-1] <= MAX_RETRY_SECONDS * 1.2
 
 
+def test_a_gateway_that_asks_for_an_hour_gets_no_more_than_the_longest_wait():
+    patience = api_error(503, b"{}", retry_after="3600")
+    assert after(patience).of("uid").wait(NOW) == MAX_RETRY_SECONDS
+
+
 def test_a_job_without_trouble_waits_for_nothing():
     failed_writes = after(FORBIDDEN)
     assert failed_writes.of("other").wait(NOW) == 0.0

@@ -25,7 +25,7 @@ from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.futility_backoff import FUTILE_TRIES, backoff_seconds
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts, doubled
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,10 @@ class _Passed:
     renewed_from: float
     until: float
 
+    def is_about(self, job: Job, roles: Counter[str]) -> bool:
+        """Whether it is about that many pods of the job as it is now."""
+        return self.generation == job.generation and roles <= self.roles
+
 
 @dataclass(slots=True)
 class _Question:
@@ -77,11 +81,28 @@ class _Question:
 
 
 @dataclass(slots=True)
-class _Silence:
-    """A namespace in which the last questions, this many `times` in a row, got no answer."""
+class _Known:
+    """What is known of one job that was asked about, or was edited in trouble. Times are monotonic.
 
-    times: int = 0
-    until: float = 0.0
+    `refusals` are the dry runs in a row that refused its own pods, `refused_later` counts the refusals of pods that had
+    passed and were created, and `edits` the edits while its pods were refused. Until `rests_until` it may not preempt
+    for another reason than `refusals`.
+    """
+
+    passed: _Passed | None = None
+    refusals: Attempts = NEVER_FAILED
+    refused_later: int = 0
+    edits: int = 0
+    rests_until: float = 0.0
+
+    @property
+    def may_preempt_at(self) -> float:
+        """When it may preempt again."""
+        return max(self.refusals.until, self.rests_until)
+
+    def rest(self, until: float) -> None:
+        """The job may not preempt until then, or for as long as it may not so far."""
+        self.rests_until = max(self.rests_until, until)
 
 
 class DryRuns:
@@ -102,17 +123,11 @@ class DryRuns:
         again: Callable[[str], object],
     ) -> None:
         self._ask, self._refused, self._again = ask, refused, again
-        self._passed: dict[str, _Passed] = {}
-        self._may_preempt_at: dict[str, float] = {}
-        """By job (uid), when (monotonic) it may preempt again."""
-        self._refusals: dict[str, int] = {}
-        self._refused_after_dry_run: dict[str, int] = {}
-        """How often pods that had passed the dry run were refused when they were created."""
+        self._jobs: dict[str, _Known] = {}
         self._generations: dict[str, int] = {}
-        """The generation of each known job to which the answers belong."""
-        self._edits: dict[str, int] = {}
-        """How often jobs were edited while their pods were refused."""
-        self._silences: dict[str, _Silence] = {}
+        """The generation of each job to which what is known belongs."""
+        self._silences: dict[str, Attempts] = {}
+        """The namespaces in which the last questions got no answer (monotonic)."""
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
@@ -126,54 +141,58 @@ class DryRuns:
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by its generation that was last seen."""
-        silence = self._silences.get(job.namespace)
-        return time.monotonic() >= max(self._may_preempt_at.get(job.uid, 0.0), silence.until if silence else 0.0)
+        silence = self._silences.get(job.namespace, NEVER_FAILED)
+        return time.monotonic() >= max(self._may_preempt_at(job.uid), silence.until)
+
+    def _may_preempt_at(self, uid: str) -> float:
+        return self._jobs[uid].may_preempt_at if uid in self._jobs else 0.0
+
+    def _known(self, uid: str) -> _Known:
+        return self._jobs.setdefault(uid, _Known())
 
     def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
         """The jobs (uids) that may not preempt, and the namespaces whose jobs may not."""
         now = time.monotonic()
-        waiting = frozenset(uid for uid, until in self._may_preempt_at.items() if now < until)
+        waiting = frozenset(uid for uid, known in self._jobs.items() if now < known.may_preempt_at)
         return waiting, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
         """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
-        now, uid, failed = time.monotonic(), job.uid, job.status.failed_size
-        waiting = now < self._may_preempt_at.get(uid, 0.0)
-        refused = (
-            uid in self._refusals
-            or uid in self._refused_after_dry_run
-            or (failed is not None and failed.size is not None)
-        )
-        if not waiting and not refused:
-            self._edits.pop(uid, None)
+        now, failed, known = time.monotonic(), job.status.failed_size, self._jobs.get(job.uid, _Known())
+        has_failed = failed is not None and failed.size is not None
+        if now >= known.may_preempt_at and not (known.refusals.times or known.refused_later or has_failed):
+            known.edits = 0
             return
-        edits = self._edits[uid] = self._edits.get(uid, 0) + 1
-        if edits <= MAX_EDITS:
-            for known in (self._may_preempt_at, self._refusals, self._refused_after_dry_run):
-                known.pop(uid, None)
+        self._jobs[job.uid] = known
+        known.edits += 1
+        if known.edits <= MAX_EDITS:
+            known.refusals, known.refused_later, known.rests_until = NEVER_FAILED, 0, 0.0
             return
-        backoff = backoff_seconds(FUTILE_TRIES + edits - MAX_EDITS - 1)
+        backoff = backoff_seconds(FUTILE_TRIES + known.edits - MAX_EDITS - 1)
         log.warning(
-            "job=%s takes nothing from others for %.0f h: edited %d times in trouble", job.key, backoff / 3600, edits
+            "job=%s takes nothing from others for %.0f h: edited %d times in trouble",
+            job.key,
+            backoff / 3600,
+            known.edits,
         )
-        self._may_preempt_at[uid] = max(self._may_preempt_at.get(uid, 0.0), now + backoff)
+        known.rest(now + backoff)
 
     def next_try(self) -> float:
         """When (monotonic) the first job that may not preempt now may do so again; infinity if there is none."""
         now = time.monotonic()
-        ends = (*self._may_preempt_at.values(), *(silence.until for silence in self._silences.values()))
+        ends = [known.may_preempt_at for known in self._jobs.values()]
+        ends += [silence.until for silence in self._silences.values()]
         return min((until for until in ends if until > now), default=inf)
 
     def keep_only(self, present: Set[str]) -> None:
         """Forget the jobs that are gone."""
-        drop_absent(present, self._passed, self._may_preempt_at, self._refusals, self._refused_after_dry_run)
-        drop_absent(present, self._generations, self._edits, self._questions)
+        drop_absent(present, self._jobs, self._generations, self._questions)
         long_ago = time.monotonic() - MAX_SILENCE_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
         """The jobs that were asked about, or are just now: their pods come before those of jobs asked about later."""
-        return frozenset((*self._passed, *self._running))
+        return frozenset((*(uid for uid, known in self._jobs.items() if known.passed), *self._running))
 
     def have_passed(
         self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
@@ -182,11 +201,12 @@ class DryRuns:
 
         If not, the question waits for its turn, and after the answer the `victim_job` is decided on again.
         """
-        now, known = time.monotonic(), self._passed.get(job.uid)
-        passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
-        if known is not None and passed:
-            self._passed[job.uid] = replace(known, until=now + PASSED_SECONDS)
-            if now < known.renewed_from:
+        now, known = time.monotonic(), self._known(job.uid)
+        answer = known.passed
+        passed = answer is not None and answer.is_about(job, roles) and now < answer.until
+        if answer is not None and passed:
+            known.passed = replace(answer, until=now + PASSED_SECONDS)
+            if now < answer.renewed_from:
                 return True
         if job.uid in self._running:
             self._running[job.uid][0].victim_jobs.add(victim_job)
@@ -201,7 +221,7 @@ class DryRuns:
         now = time.monotonic()
         self._questions = {uid: question for uid, question in self._questions.items() if now < question.until}
         places: dict[str, list[_Question]] = {}
-        new_first = sorted(self._questions.values(), key=lambda one: (one.job.uid in self._passed, one.order))
+        new_first = sorted(self._questions.values(), key=lambda one: (self._has_passed(one.job.uid), one.order))
         for question in new_first:
             places.setdefault(question.job.namespace, []).append(question)
         here = {question.job.namespace for question, _ in self._running.values()}
@@ -211,10 +231,13 @@ class DryRuns:
             self._turns[name] = max(self._turns.values(), default=0) + 1
             self._put(places[name].pop(0))
 
+    def _has_passed(self, uid: str) -> bool:
+        return uid in self._jobs and self._jobs[uid].passed is not None
+
     def _put(self, question: _Question) -> None:
         uid = question.job.uid
         del self._questions[uid]
-        if time.monotonic() < self._may_preempt_at.get(uid, 0.0):
+        if time.monotonic() < self._may_preempt_at(uid):
             return
         try:
             dry_run = question.dry_run()
@@ -234,21 +257,23 @@ class DryRuns:
 
     def made(self, uid: str) -> None:
         """Pods of the job were created."""
-        self._passed.pop(uid, None)
-        self._refused_after_dry_run.pop(uid, None)
+        if (known := self._jobs.get(uid)) is not None:
+            known.passed, known.refused_later = None, 0
 
     def were_refused(self, job: Job) -> None:
         """Pods of the job were refused when they were created. If they had passed the dry run, pods of others may have
         been evicted for nothing.
         """
-        if self._passed.pop(job.uid, None) is None:
+        known = self._jobs.get(job.uid)
+        if known is None or known.passed is None:
             return
-        times = self._refused_after_dry_run[job.uid] = self._refused_after_dry_run.get(job.uid, 0) + 1
-        if backoff := backoff_seconds(times):
+        known.passed = None
+        known.refused_later += 1
+        if backoff := backoff_seconds(known.refused_later):
             log.warning(
                 "job=%s takes nothing from others for %.0f h: its pods pass and are refused", job.key, backoff / 3600
             )
-            self._may_preempt_at[job.uid] = time.monotonic() + backoff
+            known.rest(time.monotonic() + backoff)
 
     async def stop(self) -> None:
         """Cancel what is under way."""
@@ -270,30 +295,35 @@ class DryRuns:
             await self._ask(dry_run)
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
-            self._passed.pop(job.uid, None)
-            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not dry_run.besides)
-            wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
-            self._may_preempt_at[job.uid] = max(self._may_preempt_at.get(job.uid, 0.0), time.monotonic() + wait)
-            if not dry_run.besides:
-                self._refused(job, error, dry_run.needed)
+            self._note_refused(dry_run, error)
         except ClusterError as error:
             self._hear_nothing(job.namespace, error)
         except Exception:  # noqa: BLE001 - as in `_put`
             self.cannot_be_asked(job)
         else:
             self._silences.pop(job.namespace, None)
-            self._refusals.pop(job.uid, None)
+            known, until = self._known(job.uid), time.monotonic() + PASSED_SECONDS
+            known.refusals = NEVER_FAILED
             roles = Counter(create.role for create in dry_run.creates)
-            until = time.monotonic() + PASSED_SECONDS
-            self._passed[job.uid] = _Passed(job.generation, roles, until, until)
+            known.passed = _Passed(job.generation, roles, until, until)
+
+    def _note_refused(self, dry_run: DryRun, error: PodRefused) -> None:
+        """The pods would be refused. If those of other jobs fill the quota, that does not count against the job."""
+        job, now, known = dry_run.job, time.monotonic(), self._known(dry_run.job.uid)
+        known.passed = None
+        if dry_run.besides:
+            known.rest(now + doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, known.refusals.times))
+            return
+        known.refusals = known.refusals.failed(now, FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS)
+        self._refused(job, error, dry_run.needed)
 
     def cannot_be_asked(self, job: Job) -> None:
         """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
-        self._may_preempt_at[job.uid] = time.monotonic() + MAX_SILENCE_SECONDS
+        self._known(job.uid).rest(time.monotonic() + MAX_SILENCE_SECONDS)
 
     def _hear_nothing(self, namespace: str, error: ClusterError) -> None:
-        silence = self._silences.setdefault(namespace, _Silence())
-        silence.times += 1
-        wait = doubled(FIRST_SILENCE_SECONDS, MAX_SILENCE_SECONDS, silence.times)
-        silence.until = time.monotonic() + max(wait, error.retry_after or 0.0)
+        before, now = self._silences.get(namespace, NEVER_FAILED), time.monotonic()
+        self._silences[namespace] = before.failed(
+            now, FIRST_SILENCE_SECONDS, MAX_SILENCE_SECONDS, at_least=error.retry_after or 0.0
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import TypeVar
@@ -46,6 +47,29 @@ def lasts(until: float, longest: float, now: float) -> bool:
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
     """How long to wait the `times`-th time in a row: `first` seconds, doubled with each time after, `most` at most."""
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """How many `times` in a row something has failed, and `until` when it is not tried again.
+
+    Seconds on the clock of whoever counts them: epoch or monotonic.
+    """
+
+    times: int = 0
+    until: float = 0.0
+
+    def failed(self, now: float, first: float, most: float, *, at_least: float = 0.0, spread: float = 1.0) -> Attempts:
+        """One more failure, at `now`: the wait is `first` seconds, doubled with each failure, and `most` at most.
+
+        `at_least` are the seconds that a server asks for, of which no more than `most` count. Nobody but the server
+        says how long that is, and a gateway may ask for an hour. The doubled wait is multiplied by `spread`.
+        """
+        times = self.times + 1
+        return Attempts(times, now + max(doubled(first, most, times) * spread, min(at_least, most)))
+
+
+NEVER_FAILED = Attempts()
 
 
 def condition(
