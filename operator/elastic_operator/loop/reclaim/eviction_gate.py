@@ -64,8 +64,9 @@ class Deferred:
         is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
         if is_other or known is None or known.reason not in _REASONS_OF_GRANTS:
             return now
-        is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, reason=Reason(known.reason, known.message)) if is_of_this_spec else now
+        if known.observed_generation != obs.job.generation:
+            return now
+        return replace(now, why=replace(now.why, reason=Reason(known.reason, known.message)))
 
 
 class EvictionGate:

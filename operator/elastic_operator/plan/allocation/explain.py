@@ -19,20 +19,13 @@ from elastic_operator.plan.allocation.explain_nodes import why_waiting, with_tim
 from elastic_operator.plan.allocation.explain_quota import others_hold, why_no_flavor, why_quota, why_too_large
 from elastic_operator.plan.allocation.node_requests import may_request_nodes
 from elastic_operator.plan.allocation.state import AllocationState
+from elastic_operator.plan.facts.decisions import Why
 from elastic_operator.plan.facts.snapshot import CORDONED
 from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _SHOWN = 3
 """This many names are spelled out; the rest is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """The reason, a `SizeReason` with its sentence, and when it may change without any other change."""
-
-    reason: Reason
-    wake_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
-from elastic_operator.plan.allocation.explain import Explainer, Why
+from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Why
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
 from elastic_operator.plan.facts.text import Reason
 
@@ -47,12 +47,11 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            assignment, why = self.assignment(uid), self._why(entry)
+            assignment = self.assignment(uid)
             preemptors = entry.preemptors if assignment.release else ()
             self._grants[uid] = Grant(
                 assignment,
-                why.reason,
-                why.wake_at,
+                self._why(entry),
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(

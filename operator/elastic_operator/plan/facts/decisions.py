@@ -36,18 +36,25 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """An `Assignment` with its reasons: `reason`, a `SizeReason` with its sentence, says why the job is not bigger, or
-    not running.
+class Why:
+    """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
+    other change.
+    """
 
-    `wake_at` is when the answer may change without any other change. `preemptors` are those for whom pods are released,
-    and `victim_jobs` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some preemptors are of
-    other teams.
+    reason: Reason
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
+
+    `preemptors` are those for whom pods are released, and `victim_jobs` the other teams' jobs that lose pods for it:
+    uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
-    reason: Reason
-    wake_at: float | None = None
+    why: Why
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
@@ -55,12 +62,12 @@ class Grant:
     @property
     def limit(self) -> str:
         """The `SizeReason`."""
-        return self.reason.code
+        return self.why.reason.code
 
     @property
     def message(self) -> str:
         """The sentence."""
-        return self.reason.message
+        return self.why.reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors

@@ -230,4 +230,4 @@ def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     if failed and obs.backs_off:
         return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
-    return grant.limit == SizeReason.AT_MAXIMUM, grant.reason
+    return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason

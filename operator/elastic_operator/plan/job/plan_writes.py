@@ -29,7 +29,7 @@ def make_plan(
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
+    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.why.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
