@@ -26,7 +26,7 @@ from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job_memory import Planned
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
 from elastic_operator.pods.survivor_logs import SurvivorLogs
@@ -112,7 +112,7 @@ class Reconciler:
         look new in every pass, and thousands of them would otherwise keep the passes going, and use up each pass's
         plans.
         """
-        all_obs = decisions.observed.obs
+        all_obs = decisions.obs
         self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
@@ -201,14 +201,15 @@ class Reconciler:
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def renew_messages(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
+    def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
         """Renew the messages of some of the jobs whose message may read otherwise now. Each plan renews it, too.
 
         `storms`: passes have woken each other for a while.
         """
+        allocation = decisions.allocation
         for uid in self.reason_messages.take(storms=storms):
             known = self._planner.planned(uid)
-            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:
+            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

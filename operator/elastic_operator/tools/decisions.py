@@ -99,8 +99,8 @@ def decide(recording: Recording) -> Outcome:
     """
     world, planner = RecordedWorld(recording), Planner()
     decisions = planner.decide(world, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.observed.snapshot.jobs}
-    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
+    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),

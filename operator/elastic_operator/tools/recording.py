@@ -62,13 +62,12 @@ class Recording:
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
     """The world at this moment; `policies` and `namespaces` are those that its teams were made of."""
-    observed = Planner().observe(world)
-    snapshot = observed.snapshot
+    all_obs, snapshot = Planner().observe(world)
     return Recording(
         now=world.now,
         settings=world.empty,
         nodes=snapshot.nodes,
-        jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
+        jobs=tuple(_job(world, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,

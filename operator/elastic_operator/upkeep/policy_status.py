@@ -67,7 +67,7 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return {}
-        overview = Overview(last.allocation.accounts, last.observed.snapshot.jobs, stopped=last.stopped)
+        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
         kept = self._dropped_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:

@@ -110,7 +110,7 @@ class Forecasts:
         """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
-        obs, before = self._decisions.observed.obs.get(uid), self._spent
+        obs, before = self._decisions.obs.get(uid), self._spent
         if obs is not None and awaits_answer(obs):
             await self._answer(obs, self._decisions)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)

@@ -108,8 +108,8 @@ class WhatIfs:
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._world.shape(obs.job), now)
-        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
-        return work_out(snapshot, demand, known_ends(decisions.observed.obs.values(), now))
+        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
+        return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """The job is answered. Passes may have asked for it again meanwhile."""
