@@ -14,9 +14,9 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import at, condition
-from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.members[0] if obs.members and obs.members[0].role == ROLE_MASTER else None
+    return master_in(obs.members)
 
 
 def is_running(pod: OwnPod) -> bool:
