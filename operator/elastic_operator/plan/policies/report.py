@@ -28,15 +28,6 @@ NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 """Reasons of problems of a policy with itself or the settings. All other problems are conflicts with other policies."""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRef:
-    """The reported policy as it was stored at the pass, and its problems."""
-
-    name: str
-    generation: int
-    problems: Sequence[Reason] = ()
-
-
 _Finding = tuple[PolicyConditionType, bool, Reason]
 """A condition without its times: its type, whether it holds, and why."""
 
@@ -102,20 +93,23 @@ class Overview:
             elif job.wants:
                 self._queued.update(above.get(team, ()))
 
-    def status(self, policy: PolicyRef, *, before: PolicyStatus, now: float) -> PolicyStatus:
-        """The status that the policy should have; `before` is the one that it has, `now` is in epoch seconds."""
-        accounts = self._of.get(policy.name, [])
+    def status(
+        self, name: str, generation: int, problems: Sequence[Reason], *, before: PolicyStatus, now: float
+    ) -> PolicyStatus:
+        """The status that a policy should have that had that generation and these problems at the pass.
+
+        `before` is the one that it has, `now` is in epoch seconds.
+        """
+        accounts = self._of.get(name, [])
         amounts = [self._amounts(account) for account in accounts]
-        jobs = JobCounts(running=self._running[policy.name], queued=self._queued[policy.name])
+        jobs = JobCounts(running=self._running[name], queued=self._queued[name])
         shown = [a for a, account in zip(amounts, accounts, strict=True) if _is_shown(a, account)]
         return PolicyStatus(
-            observed_generation=policy.generation,
+            observed_generation=generation,
             total=_total(amounts) if accounts else None,
             flavors=shown[:MAX_FLAVORS],
             jobs=jobs if accounts else None,
-            conditions=[
-                _dated(finding, policy.generation, before, now) for finding in self._findings(policy, accounts)
-            ],
+            conditions=[_dated(finding, generation, before, now) for finding in self._findings(problems, accounts)],
         )
 
     def _amounts(self, account: Account) -> FlavorAmounts:
@@ -133,10 +127,10 @@ class Overview:
             limit=account.quota.limit,
         )
 
-    def _findings(self, policy: PolicyRef, accounts: Sequence[Account]) -> Iterator[_Finding]:
-        conflicts = [problem for problem in policy.problems if problem.code not in NOT_IN_CONFLICT]
+    def _findings(self, problems: Sequence[Reason], accounts: Sequence[Account]) -> Iterator[_Finding]:
+        conflicts = [problem for problem in problems if problem.code not in NOT_IN_CONFLICT]
         kind = PolicyConditionType
-        yield kind.READY, not policy.problems, _joined(policy.problems, otherwise="InForce")
+        yield kind.READY, not problems, _joined(problems, otherwise="InForce")
         yield kind.CONFLICT, bool(conflicts), _joined(conflicts, otherwise="NoConflict")
         over = [Reason("GuaranteesExceedGPUs", text) for one in accounts if (text := self._overcommitted(one))]
         yield kind.OVERCOMMITTED, bool(over), _joined(over, otherwise="Covered")

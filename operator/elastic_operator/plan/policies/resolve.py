@@ -29,6 +29,12 @@ class Policy:
     invalid: str = ""
     fault: str = ""
 
+    @property
+    def known_spec(self) -> PolicySpec:
+        """The spec; asked of policies whose spec could be read."""
+        assert self.spec is not None
+        return self.spec
+
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
@@ -55,16 +61,6 @@ class Resolved:
     def grace_ceiling(self, namespace: str) -> int | None:
         """The most seconds that a leaving pod of that namespace gets; None = no ceiling."""
         return self.grace_ceilings.get(self.team_of.get(namespace, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class _Readable:
-    """A policy whose spec could be read."""
-
-    uid: str
-    name: str
-    created: float
-    spec: PolicySpec
 
 
 class _Problems:
@@ -94,7 +90,7 @@ def resolve(
     parents = _parents(readable, {policy.name for policy in stored}, problems)
     team_of = _owners(readable, frozenset(parents.values()), sorted(namespaces, key=lambda n: n.name), problems)
     teams = tuple(_team(policy, parents.get(policy.name), flavors, problems) for policy in readable)
-    ceilings = {p.name: p.spec.reclaim.grace_period_seconds for p in readable}
+    ceilings = {p.name: p.known_spec.reclaim.grace_period_seconds for p in readable}
     known = {name: seconds for name, seconds in ceilings.items() if seconds is not None}
     return Resolved(teams, team_of, problems.all(), known)
 
@@ -118,23 +114,23 @@ def _meets(expression: LabelExpression, labels: Mapping[str, str]) -> bool:
             return value is None
 
 
-def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[_Readable]:
+def _readable(policies: Iterable[Policy], problems: _Problems) -> Iterator[Policy]:
     for policy in policies:
         if policy.fault:
             problems.add(policy.uid, "InternalError", policy.fault)
         if policy.spec is not None:
-            yield _Readable(policy.uid, policy.name, policy.created, policy.spec)
+            yield policy
         elif not policy.fault:
             text = f"{policy.invalid} Until then its namespaces are without a policy."
             problems.add(policy.uid, "InvalidSpec", text)
 
 
-def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _Problems) -> dict[str, str]:
+def _parents(policies: Sequence[Policy], stored: Collection[str], problems: _Problems) -> dict[str, str]:
     """The parent of each policy that has one, without circles. `policies` are ordered by age."""
     known = {policy.name for policy in policies}
     parents: dict[str, str] = {}
     for policy in policies:
-        wanted = policy.spec.parent
+        wanted = policy.known_spec.parent
         if wanted is None:
             continue
         if wanted in known:
@@ -152,7 +148,7 @@ def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _
     return parents
 
 
-def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
+def _cut(oldest: Policy, policies: Sequence[Policy], parents: dict[str, str], problems: _Problems) -> None:
     """If the policy is the first of a circle by age, put it at the top, and note the problem for all of the circle."""
     circle = _circle(oldest.name, parents)
     if not circle:
@@ -166,7 +162,7 @@ def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, st
         problems.add(
             policy.uid,
             "CircularParents",
-            f"spec.parent: {policy.spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
+            f"spec.parent: {policy.known_spec.parent!r}: must not lead back to this policy ({chain}); remove the parent"
             f" of one of them. Until then {oldest.name!r}, {which}, is taken to have none.",
         )
 
@@ -181,15 +177,15 @@ def _circle(start: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _owners(
-    policies: Sequence[_Readable], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
+    policies: Sequence[Policy], parents: Collection[str], namespaces: Sequence[Namespace], problems: _Problems
 ) -> dict[str, str]:
     """The policy of each covered namespace."""
-    owners: dict[str, _Readable] = {}
+    owners: dict[str, Policy] = {}
     for policy in policies:
         if policy.name in parents:
             _refuse_namespaces(policy, problems)
             continue
-        wanted = _wanted(policy.spec, namespaces)
+        wanted = _wanted(policy.known_spec, namespaces)
         taken: dict[str, list[str]] = {}
         for namespace in wanted:
             owner = owners.setdefault(namespace, policy)
@@ -201,8 +197,8 @@ def _owners(
     return {namespace: owner.name for namespace, owner in owners.items()}
 
 
-def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
-    spec = policy.spec
+def _refuse_namespaces(policy: Policy, problems: _Problems) -> None:
+    spec = policy.known_spec
     if not spec.namespaces and spec.namespace_selector is None:
         return
     what = "spec.namespaces" if spec.namespaces else "spec.namespaceSelector"
@@ -233,8 +229,8 @@ def _conflict(owner: str, namespaces: Sequence[str], *, is_older: bool) -> str:
     )
 
 
-def _team(policy: _Readable, parent: str | None, flavors: Collection[str], problems: _Problems) -> Team:
-    spec = policy.spec
+def _team(policy: Policy, parent: str | None, flavors: Collection[str], problems: _Problems) -> Team:
+    spec = policy.known_spec
     unknown = [quota.name for quota in spec.flavors if quota.name not in flavors]
     if unknown:
         problems.add(
