@@ -22,7 +22,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_place
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
@@ -75,12 +75,10 @@ class Forecasts:
         if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
-        known = self.what_ifs.answer(obs)
-        if known is None:
-            if self.what_ifs.ask(obs):
-                self._news.set()
-            return status
-        return with_answer(status, known.place, known.forecast)
+        answered = self.what_ifs.with_answer(obs, status)
+        if answered is None and self.what_ifs.ask(obs):
+            self._news.set()
+        return answered or status
 
     def started(self, uid: str) -> None:
         """The job has got its minimum."""
