@@ -11,9 +11,10 @@ import pytest
 
 from elastic_api.status import JobStatus, Retry
 from elastic_operator.cluster.errors import Unreachable
-from elastic_operator.loop.reclaim import dry_runs
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from elastic_operator.loop.reclaim.dry_run import DryRun
-from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, PASSED_SECONDS, DryRuns
+from elastic_operator.loop.reclaim.dry_run_answers import PASSED_SECONDS
+from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, DryRuns
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
@@ -75,7 +76,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
 def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_that_counts_meanwhile() -> None:
     async def story() -> None:
         moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+        with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
             jobs = jobs_of("red", 5)
             await asked.want(jobs)
             assert asked.names == ["red-0", "red-1"]
@@ -99,7 +100,7 @@ def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_th
 def test_an_answer_that_nobody_wanted_for_a_minute_does_not_count() -> None:
     async def story() -> None:
         moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+        with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
             [job] = jobs_of("red", 1)
             await asked.want([job])
             await asked.answer("red-0")
@@ -115,7 +116,7 @@ def test_who_waits_for_an_answer_is_decided_on_again_and_a_namespace_without_ans
 ):
     async def story() -> None:
         moments, asked = Moments(), Asked()
-        with patch.object(dry_runs, "time", moments):
+        with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
             jobs = jobs_of("red", 4)
             await asked.want(jobs)
             assert len(asked.names) == 2
@@ -136,7 +137,7 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
 
     async def story() -> None:
         moments, asked, (job,) = Moments(), Asked(), jobs_of("team-a", 1)
-        with patch.object(dry_runs, "time", moments):
+        with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
             before = asked.dry_runs.may_not_preempt()
             await asked.want([job])
             await asked.answer(job.uid, error)
@@ -154,10 +155,10 @@ def test_after_three_edits_of_a_job_in_trouble_others_rest_from_it_until_its_pod
 
     def may_preempt(generation: int, status: JobStatus) -> bool:
         job = make_job(generation=generation, status=status)
-        asked.dry_runs.see(job)
+        asked.dry_runs.answers.see(job)
         return asked.dry_runs.may_preempt(job)
 
-    with patch.object(dry_runs, "time", moments):
+    with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
         assert [may_preempt(generation, trouble) for generation in range(1, 7)] == [True] * 4 + [False] * 2
         moments.passed += 2 * 3600 + 1
         assert may_preempt(6, make_status())
