@@ -20,6 +20,7 @@ from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
 from elastic_operator.plan.forecast.status import awaits_answer, with_place
@@ -118,14 +119,14 @@ class Forecasts:
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
-                found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
+                found = no_answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
             else:
                 found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
             log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
-            self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
+            self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._again(obs.job.uid)
 
     async def _look_at_positions(self, decisions: Decisions) -> None:
