@@ -62,8 +62,8 @@ class Attempts:
     def failed(self, now: float, first: float, most: float, *, at_least: float = 0.0, spread: float = 1.0) -> Attempts:
         """One more failure, at `now`: the wait is `first` seconds, doubled with each failure, and `most` at most.
 
-        `at_least` are the seconds that a server asks for, of which no more than `most` count. Nobody but the server
-        says how long that is, and a gateway may ask for an hour. The doubled wait is multiplied by `spread`.
+        `at_least` are the seconds that a server asks for. They count up to `most`, because a gateway may ask for an
+        hour. The doubled wait is multiplied by `spread`.
         """
         times = self.times + 1
         return Attempts(times, now + max(doubled(first, most, times) * spread, min(at_least, most)))

@@ -48,9 +48,9 @@ class Namespace:
 class Resolved:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
-    `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which
-    parts are not in effect as written, and what to do.
-    `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
+    `team_of` is the team of each namespace that a policy covers. `problems` say by policy uid which parts are
+    not in effect as written, and what to do. `grace_ceilings` are the most seconds that a leaving pod gets, for teams
+    with such a ceiling.
     """
 
     teams: tuple[Team, ...] = ()
