@@ -135,7 +135,7 @@ class Condition(StatusModel):
     """A metav1.Condition."""
 
     type: str = Field(description="What is said to be so or not, such as Ready.")
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    status: Truth = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, as one CamelCase word.")
     message: Text = Field(default="", description="Why, as a sentence, and what can be done.")
     last_transition_time: Time = Field(description="When status changed last.")

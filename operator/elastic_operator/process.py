@@ -267,7 +267,7 @@ class Process:
         if self.statuses is not None:
             self.statuses.pass_ended(decisions)
         if self.quotas is not None:
-            self.quotas.pass_ended(decisions.policies, decisions.observed.snapshot)
+            self.quotas.pass_ended(decisions.policies, decisions.snapshot)
 
     def _controller(self, events: EventRecorder) -> Controller:
         build = BuildSettings(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,9 @@ for the job does not end by the edit.
 
 @dataclass(slots=True)
 class Fault:
-    """An error of the operator at one object. The object is left out until `again_at` (monotonic), or while `version`
-    holds.
+    """An error of the operator at one object. The object is left out until its next try, or while `version` holds.
 
-    `attempts` counts its errors of this version, `versions` the versions of it that raised.
+    `attempts` are its errors of this version (monotonic), `versions` counts the versions of it that raised.
 
     `in_allocation`: the allocation of GPUs raised, so the object has no part in the next ones. Until `may_preempt_at`
     (monotonic) it takes nothing from others. `is_reported`: a status that says so was begun. `silent`: that raised,
@@ -51,13 +50,17 @@ class Fault:
 
     version: object
     message: str
-    attempts: int
-    again_at: float
+    attempts: Attempts
     in_allocation: bool
     may_preempt_at: float
     versions: int = 1
     is_reported: bool = False
     silent: bool = False
+
+    @property
+    def again_at(self) -> float:
+        """When it is tried again (monotonic)."""
+        return self.attempts.until
 
 
 class Quarantine:
@@ -106,9 +109,9 @@ class Quarantine:
             )
             before.silent = True
             return before
-        attempts = before.attempts + 1 if before is not None and not edited else 1
+        earlier = before.attempts if before is not None and not edited else NEVER_FAILED
         first = FIRST_ALLOCATION_SECONDS if in_allocation else FIRST_FAULT_SECONDS
-        wait = doubled(first, MAX_QUARANTINE_SECONDS, attempts)
+        attempts = earlier.failed(now, first, MAX_QUARANTINE_SECONDS)
         # The text of an error in the allocation may name other tenants' objects.
         text = type(error).__name__ if in_allocation else f"{type(error).__name__}: {error}"
         text = text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]}..."
@@ -117,13 +120,12 @@ class Quarantine:
             " itself, and at once when the spec changes; all others go on. The operator's log has the traceback."
         )
         self._raised += 1
-        log.error("%s=%s is set aside for %.0f s: %r", kind, name, wait, error, exc_info=error)
-        again_at = now + wait
-        may_preempt_at = (
-            again_at + NO_PREEMPTION_SECONDS if given else before.may_preempt_at if before is not None else now
-        )
+        log.error("%s=%s is set aside for %.0f s: %r", kind, name, attempts.until - now, error, exc_info=error)
+        may_preempt_at = before.may_preempt_at if before is not None else now
+        if given:
+            may_preempt_at = attempts.until + NO_PREEMPTION_SECONDS
         versions = before.versions + edited if before is not None else 1
-        fault = self._faults[uid] = Fault(version, message, attempts, again_at, in_allocation, may_preempt_at, versions)
+        fault = self._faults[uid] = Fault(version, message, attempts, in_allocation, may_preempt_at, versions)
         return fault
 
     def fault(self, uid: str, version: object = None) -> Fault | None:

@@ -6,6 +6,7 @@ import pytest
 
 from elastic_api.status import MAX_AVOIDED, Change, JobStatus, PodStatus, Retry, RetryCause, Training
 from elastic_operator.plan.facts.job import MainContainer
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.unplaceable import UNSCHEDULABLE_SECONDS, may_preempt_at
@@ -363,17 +364,17 @@ def test_a_job_that_asks_for_what_is_not_counted_says_so_once_and_runs():
 
 
 def test_a_job_whose_priority_class_is_passed_over_says_why_once_and_runs_on():
-    job = make_job(group(1), status=started(), ignored_priority=("NoSuchPriorityClass", "there is no 'gone'"))
+    job = make_job(group(1), status=started(), ignored_priority=Reason("NoSuchPriorityClass", "there is no 'gone'"))
     planned = plan(job, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "NoSuchPriorityClass")
     assert [(event.reason, event.message) for event in planned.events] == [("PriorityIgnored", "there is no 'gone'")]
     assert (planned.deletes, reasons(planned)["Ready"]) == ((), ("True", "Running"))
-    odd = "PriorityClassNotAllowed", "not that one"
+    odd = Reason("PriorityClassNotAllowed", "not that one")
     forbidden = with_facts(replace(job, status=planned.status), ignored_priority=odd)
     planned = plan(forbidden, BOTH)
     assert reasons(planned)["PriorityIgnored"] == ("True", "PriorityClassNotAllowed")
     assert (planned.events, planned.deletes) == ((), ())
-    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=("", "")), BOTH)
+    mended = plan(with_facts(replace(job, status=planned.status), ignored_priority=None), BOTH)
     assert reasons(mended)["PriorityIgnored"] == ("False", "Over")
 
 

@@ -16,6 +16,7 @@ from elastic_operator.cluster.store import Store
 from elastic_operator.plan.allocation.fit import misfit
 from elastic_operator.plan.facts.futility_backoff import FIRST_FUTILE_SECONDS, MAX_FUTILE_SECONDS
 from elastic_operator.plan.facts.snapshot import Node, PendingPod
+from elastic_operator.plan.facts.times import Attempts
 from elastic_operator.quarantine import Quarantine
 from elastic_operator.read.ledger import Ledger
 from elastic_operator.read.pending.pending_pod import PodBackoff
@@ -26,7 +27,6 @@ from elastic_operator.read.pending.reservation import (
     MAX_ANNOTATION,
     MAX_AVOIDED,
     MAX_AVOIDED_SECONDS,
-    Avoided,
     Reservation,
     reservation_of,
 )
@@ -197,8 +197,8 @@ def test_a_pod_for_which_gpus_are_free_is_helped_no_more_once_its_reservation_ha
 def test_a_node_that_did_not_work_out_is_left_alone_for_longer_each_time():
     once = Reservation("n2", NOW, NOW + 30).ran_out(NOW + 30)
     twice = Reservation("n2", NOW, NOW, once.avoid).ran_out(NOW + 100)
-    assert once.avoid == {"n2": Avoided(NOW + 30 + FIRST_AVOIDED_SECONDS, 1)}
-    assert twice.avoid == {"n2": Avoided(NOW + 100 + 2 * FIRST_AVOIDED_SECONDS, 2)}
+    assert once.avoid == {"n2": Attempts(1, NOW + 30 + FIRST_AVOIDED_SECONDS)}
+    assert twice.avoid == {"n2": Attempts(2, NOW + 100 + 2 * FIRST_AVOIDED_SECONDS)}
     world = World()
     world.pod(reservation=once)
     pod, later = world.look(NOW + 31), world.look(NOW + 31 + FIRST_AVOIDED_SECONDS)
@@ -219,7 +219,7 @@ def test_after_three_nodes_in_vain_the_pod_rests_for_longer_each_time_and_then_i
 
 
 def test_a_pod_whose_third_node_has_just_run_out_rests_before_that_is_written_down():
-    avoid = {name: Avoided(NOW - 1) for name in ("n3", "n4")}
+    avoid = {name: Attempts(1, NOW - 1) for name in ("n3", "n4")}
     world = World()
     world.pod(reservation=Reservation("n1", NOW - 60, NOW - 30, avoid), nominated="n1")
     assert world.look().unplannable
@@ -240,7 +240,7 @@ def test_however_often_somebody_says_that_a_node_did_not_work_out_it_is_left_alo
 
 def test_the_longest_reservation_that_the_operator_writes_can_be_read():
     nodes = [f"{number:0253}" for number in range(MAX_AVOIDED + 1)]
-    reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Avoided(NOW - 1e-3, 2**31) for node in nodes[:-1]})
+    reserved = Reservation(nodes[-1], NOW, NOW + 1e-3, {node: Attempts(2**31, NOW - 1e-3) for node in nodes[:-1]})
     assert reservation_of(World().pod(nominated=nodes[-1], reservation=reserved)) == reserved
 
 
@@ -286,7 +286,7 @@ def test_a_reservation_that_cannot_be_read_says_nothing(text: str, where: str):
     assert world.look().nominated == "n1"
 
 
-FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Avoided(NOW + 30)})
+FOR_EVER = Reservation("n1", NOW - 1, NOW + 1e9, {"n2": Attempts(1, NOW + 30)})
 
 
 def test_an_annotation_that_anybody_may_have_written_reserves_nothing():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from math import inf
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -29,9 +29,10 @@ from elastic_operator.loop.writes.failed_writes import FailedWrites
 from elastic_operator.plan import demands
 from elastic_operator.plan.allocation.allocate import Allocator
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape
+from elastic_operator.plan.facts.snapshot import EvictionLimits, PodShape, Snapshot
 from elastic_operator.plan.facts.team import DEFAULT_POLICY, Flavor, Quota
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.job.observation import Observation
+from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.failure_logs import FailureLogs
 from elastic_operator.read.convert import OUT_OF_SERVICE
@@ -65,6 +66,13 @@ class Unlimited:
         return inf
 
 
+class Sight(NamedTuple):
+    """What a planner observes."""
+
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
+
+
 class World:
     """Stores that things happen to, with a planner that remembers."""
 
@@ -93,24 +101,24 @@ class World:
         }
         return StoredWorld(reader, logs.with_logs, self.failed_writes, **passed)
 
-    def look(self) -> Observed:
-        observed = self.planner.observe(self.stored.look(self.now))
-        self._forget_absent(observed)
-        return observed
+    def look(self) -> Sight:
+        sight = Sight(*self.planner.observe(self.stored.look(self.now)))
+        self._forget_absent(sight.obs)
+        return sight
 
-    def look_anew(self) -> Observed:
+    def look_anew(self) -> Sight:
         """As a process that has just started sees it."""
-        return Planner().observe(self.new_world().look(self.now))
+        return Sight(*Planner().observe(self.new_world().look(self.now)))
 
     def decide(self) -> Decisions:
         decisions = self.planner.decide(self.stored.look(self.now), Unlimited())
-        self._forget_absent(decisions.observed)
+        self._forget_absent(decisions.obs)
         return decisions
 
-    def _forget_absent(self, observed: Observed) -> None:
+    def _forget_absent(self, obs: Mapping[str, Observation]) -> None:
         """As each pass does."""
         for memory in (self.stored, self.stored.reader.specs, self.stored.reader.shapes):
-            memory.keep_only(observed.obs.keys())
+            memory.keep_only(obs.keys())
 
     def decide_anew(self) -> Decisions:
         """As a process that has just started decides."""
@@ -339,7 +347,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
         getattr(world, what)(*how)
         remembered, fresh = world.decide(), world.decide_anew()
         assert dict(remembered.allocation) == dict(fresh.allocation)
-        for uid, obs in remembered.observed.obs.items():
+        for uid, obs in remembered.obs.items():
             plans = [
                 planner.plan(obs, found.allocation.get(uid), world.now)
                 for planner, found in ((world.planner, remembered), (Planner(), fresh))
@@ -354,7 +362,7 @@ def test_exactly_those_jobs_need_plans_that_look_otherwise_or_whose_plan_is_due(
     for (what, *how), lasts in history:
         getattr(world, what)(*how)
         decisions = world.decide()
-        all_obs = decisions.observed.obs
+        all_obs = decisions.obs
         plans = {uid: world.planner.plans.of(uid) for uid in all_obs}
         needed = {
             uid
@@ -375,7 +383,7 @@ def test_a_pass_in_which_nothing_changes_looks_at_no_job():
         for index in range(jobs):
             world.job(f"job-{index}", 3, STATUSES[2], "")
             world.pod(f"job-{index}", "master-0", "n1", "Running", False, True)
-        for obs in world.decide().observed.obs.values():
+        for obs in world.decide().obs.values():
             world.planner.plans.note(Planned(obs, None, inf, obs.status))
         return calls_of(lambda: list(world.planner.may_need_plans(world.decide(), world.now)))
 
@@ -391,8 +399,8 @@ def test_a_pass_is_decided_again_from_its_file_as_it_was_decided(history):
         read = snapshot_file.decode(json.loads(snapshot_file.encode(recorded)), source="f")
         assert read == recorded
         replayed = {decision.job.uid: decision for decision in decide(read).jobs}
-        assert replayed.keys() == decided.observed.obs.keys()
-        for uid, obs in decided.observed.obs.items():
+        assert replayed.keys() == decided.obs.keys()
+        for uid, obs in decided.obs.items():
             grant = decided.allocation.get(uid)
             assert replayed[uid].grant == grant
             assert replayed[uid].plan == world.planner.plan(obs, grant, world.now)
@@ -490,7 +498,7 @@ def test_a_job_at_which_the_allocation_raises_is_left_out_in_the_same_pass_altho
 
     monkeypatch.setattr(Allocator, "allocate", raises_at_the_first)
     world.planner.forget_allocation()
-    assert [obs.job.name for obs in world.decide().observed.obs.values() if obs.job.fault] == ["first"]
+    assert [obs.job.name for obs in world.decide().obs.values() if obs.job.fault] == ["first"]
 
 
 def by_name(things):
@@ -736,4 +744,5 @@ def test_a_class_that_jobs_may_not_name_neither_orders_a_job_nor_stops_it():
     world.job("second", 3, {}, "", priorityClassName="higher")
     sight = world.look()
     assert [(demand.name, demand.priority) for demand in sight.snapshot.jobs] == [("first", 10), ("second", 0)]
-    assert [obs.job.context.ignored_priority[0] for obs in sight.obs.values()] == ["", "PriorityClassNotAllowed"]
+    first, second = (obs.job.context.ignored_priority for obs in sight.obs.values())
+    assert (first, second.code) == (None, "PriorityClassNotAllowed")

@@ -101,7 +101,7 @@ class Operator:
     @property
     def snapshot(self) -> Snapshot | None:
         """What the last pass allocated from; None before the first."""
-        return self.controller.decisions.observed.snapshot if self.controller.decisions else None
+        return self.controller.decisions.snapshot if self.controller.decisions else None
 
     @property
     def allocation(self) -> Allocation | None:

@@ -108,7 +108,7 @@ class Raising:
         in_force.clear()
         for policy in self.server.all(kinds.POLICIES):
             uid = policy["metadata"]["uid"]
-            if all(problem.reason != "InternalError" for problem in told.get(uid, ())):
+            if all(problem.code != "InternalError" for problem in told.get(uid, ())):
                 self._held[uid] = policy["spec"]
             elif name_of(policy) in self.server.aside:
                 in_force[uid] = self._held.get(uid)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import ConditionType, SizeReason
-from elastic_operator.loop.reclaim import dry_runs
+from elastic_operator.loop.reclaim import dry_run_answers, dry_runs
 from tests.kit.requests import Request
 from tests.simulate import server as kinds
 from tests.simulate.api import RefusedError
@@ -300,7 +300,7 @@ def test_of_more_preemptors_than_are_asked_about_in_the_time_an_answer_holds_eac
         [now] = [one for one in world.server.all(kinds.JOBS) if one["metadata"]["uid"] == owner["metadata"]["uid"]]
         assert now["status"]["resizes"] <= 4
 
-    with patch.object(dry_runs, "PASSED_SECONDS", 3.0):
+    with patch.object(dry_run_answers, "PASSED_SECONDS", 3.0):
         lived(story)
 
 

@@ -130,7 +130,7 @@ def test_a_policy_of_which_no_teams_can_be_made_is_set_aside_and_the_others_hold
             assert len(pods_of(world, good)) == 1
             assert errors("policy") > before
             resolved = world.operator.controller.world.policies
-            assert {p.reason for found in resolved.problems.values() for p in found} == {"InternalError"}
+            assert {p.code for found in resolved.problems.values() for p in found} == {"InternalError"}
 
     lived(story)
 

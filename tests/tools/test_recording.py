@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import inf
 
 from elastic_api.status import LastFailure
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import LastOutput
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import at
 from elastic_operator.plan.planner import Planner
 from elastic_operator.tools import snapshot_file
@@ -26,7 +26,7 @@ SECRET = "hunter2"
 class Limited(Unlimited):
     """Nobody takes anything, and what they would take is told."""
 
-    stopped, only_told = Stopped("DryRun", "Nobody gives back GPUs."), True
+    stopped, only_told = Reason("DryRun", "Nobody gives back GPUs."), True
 
     def eviction_limits(self, gpus: int) -> EvictionLimits:
         return EvictionLimits(

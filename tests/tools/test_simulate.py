@@ -58,7 +58,7 @@ def after_changes(recording, file, *, delete=()):
 
 def seen(recording):
     """What the allocator decides from."""
-    return Planner().observe(RecordedWorld(recording)).snapshot
+    return Planner().observe(RecordedWorld(recording))[1]
 
 
 def changed_teams(desk, recording, *manifests, delete=()):

@@ -84,7 +84,7 @@ def make_controller(
 
     def worked(uid: str) -> None:
         quarantine.worked(uid)
-        dry_runs.made(uid)
+        dry_runs.answers.made(uid)
 
     dry_runs = DryRuns(
         DryRunner(actor.session, stores, actor.build).ask,
@@ -101,7 +101,7 @@ def make_controller(
         may_preempt=dry_runs.may_preempt,
         may_not_preempt=dry_runs.may_not_preempt,
         news=(poller.touched, survivors.touched),
-        seen=dry_runs.see,
+        seen=dry_runs.answers.see,
     )
     dispatcher = Dispatcher(
         actor=actor,
@@ -114,7 +114,7 @@ def make_controller(
         done=decide_again,
         failed=lambda uid, error: planner.quarantine(world, uid, error, given=True),
         worked=worked,
-        refused=dry_runs.were_refused,
+        refused=dry_runs.answers.were_refused,
     )
     forecasts = Forecasts(world, metrics=metrics, clock=clock, again=decide_again)
     eviction_gate = EvictionGate(
@@ -132,7 +132,7 @@ def make_controller(
         with_forecast=forecasts.with_forecast,
     )
     read, of_pods = (reader.specs, reader.shapes, world), (poller, survivors)
-    of_writes = (dry_runs, eviction_gate, failed_writes, dispatcher.status_times)
+    of_writes = (dry_runs, dry_runs.answers, eviction_gate, failed_writes, dispatcher.status_times)
     of_messages = (reconciler.reason_messages, forecasts.what_ifs, forecasts.queue_positions)
     return Controller(
         world=world,

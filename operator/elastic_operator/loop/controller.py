@@ -29,7 +29,7 @@ from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.memory import OfJobs
 from elastic_operator.metrics import Metrics
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.planner import Decisions, Planner
 
 log = logging.getLogger(__name__)
 
@@ -149,14 +149,14 @@ class Controller:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.look(now), self._limiter)
             self.forecasts.see(decisions)
-            observed, allocation = decisions.observed, decisions.allocation
+            allocation = decisions.allocation
             if decisions.is_new:
                 self._report(lambda: self._take_note(decisions, now))
-            self._forget_absent(observed)
+            self._forget_absent(decisions)
             self._keep_places(allocation, now)
             self.reconciler.plan_all(decisions, now)
             self.dry_runs.ask_next()
-            self.reconciler.renew_messages(observed, allocation, now, storms=self._batching.storms)
+            self.reconciler.renew_messages(decisions, now, storms=self._batching.storms)
             self._report(lambda: self._on_decisions(decisions))
         again = min(self.world.reader.quarantine.next_try(since=began), self.dry_runs.next_try(), self._resync_at)
         due = min(again, self.reconciler.next_due(began)) - time.monotonic()
@@ -179,20 +179,20 @@ class Controller:
             text = "what looks ahead (143), or the mode DryRun, raised; the allocation is carried out nevertheless"
             log.error(text, exc_info=decisions.error)
         if decisions.stopped is None:
-            self._reports.report_futile(decisions.observed.snapshot, self.planner.futile_preemptors)
+            self._reports.report_futile(decisions.snapshot, self.planner.futile_preemptors)
         if decisions.would_be is not None:
             self._reports.would_reclaim(decisions.would_be)
         self._limiter.note_waiting(allocation)
         self.reconciler.reason_messages.later(allocation)
-        self._reports.look(replace(decisions.observed.snapshot, now=now), allocation)
+        self._reports.look(replace(decisions.snapshot, now=now), allocation)
 
-    def _forget_absent(self, observed: Observed) -> None:
+    def _forget_absent(self, decisions: Decisions) -> None:
         """Have forgotten what is remembered of jobs that are gone, once some are, or everything is decided again."""
         present = self.world.jobs()
         if present is not self._present:  # by identity (23)
             self._present = present
             for memory in self.of_jobs:
-                memory.keep_only(observed.obs.keys())
+                memory.keep_only(decisions.obs.keys())
 
     def _keep_places(self, allocation: Allocation, now: float) -> None:
         """Keep places for pods of others, and say which of them get none."""

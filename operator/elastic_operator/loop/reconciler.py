@@ -25,7 +25,7 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.job.observation import Observation
-from elastic_operator.plan.planner import Decisions, Observed, Planner
+from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.plan.plans import Planned
 from elastic_operator.pods.launcher_target import target_of
 from elastic_operator.pods.master_poller import MasterPoller
@@ -112,7 +112,7 @@ class Reconciler:
         would otherwise keep the passes going, and use up each pass's plans. While a plan is carried out, nothing can be
         begun for its job, which is decided on again at the end.
         """
-        all_obs = decisions.observed.obs
+        all_obs = decisions.obs
         self.eviction_gate.look(all_obs, decisions.allocation, fresh=self.dispatcher.fresh())
         behind = [uid for uid in self._behind if uid in all_obs]
         others = self._planner.may_need_plans(decisions, time.monotonic())
@@ -126,7 +126,7 @@ class Reconciler:
         self.dispatcher.metrics.reclaim_unanswered.set(self.eviction_gate.awaiting_dry_runs)
 
     def _plan_or_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> bool:
-        """Make the job's plan and start on it; False if it is made already. A job at which this raises is quarantined."""
+        """Make the job's plan and start it; False if it is made already. If this raises, the job is quarantined."""
         try:
             if self._planner.plans.is_made(obs, allocation, time.monotonic()):
                 return False
@@ -186,7 +186,7 @@ class Reconciler:
         self._survivors.follow(job.uid, job.namespace, obs.survivors)
 
     def _due_after(self, seconds: float, job: Job) -> float:
-        """When (monotonic) the job is to be planned again; never while its plan is carried out, but at the end of it."""
+        """When (monotonic) the job is planned again: in that many seconds, or at the end of a plan under way."""
         return inf if self.dispatcher.busy(job.uid) else time.monotonic() + seconds
 
     def _note(self, planned: Planned) -> None:
@@ -200,14 +200,15 @@ class Reconciler:
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
 
-    def renew_messages(self, observed: Observed, allocation: Allocation, now: float, *, storms: bool = False) -> None:
+    def renew_messages(self, decisions: Decisions, now: float, *, storms: bool = False) -> None:
         """Renew the messages of some of the jobs whose message may read otherwise now. Each plan renews it, too.
 
         `storms`: passes have woken each other for a while.
         """
+        allocation = decisions.allocation
         for uid in self.reason_messages.take(storms=storms):
             known = self._planner.plans.of(uid)
-            if known is None or known.obs is not observed.obs.get(uid) or known.obs.job.fault:  # by identity (23)
+            if known is None or known.obs is not decisions.obs.get(uid) or known.obs.job.fault:  # by identity (23)
                 continue
             if uid not in allocation or self.dispatcher.busy(uid):
                 continue

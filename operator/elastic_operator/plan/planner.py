@@ -19,9 +19,10 @@ from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.blame import culprits_of_allocation
 from elastic_operator.plan.demands import demand_while_quarantined, renew_demand
 from elastic_operator.plan.dues import Dues
-from elastic_operator.plan.facts.decisions import Grant, Plan, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Plan
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.snapshot import EvictionLimits, JobDemand, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.job.observe import observe
 from elastic_operator.plan.job.quarantined import plan_in_quarantine
@@ -38,28 +39,21 @@ MAX_BLAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """All jobs by uid, and what to allocate from."""
-
-    obs: Mapping[str, Observation]
-    snapshot: Snapshot
-
-
-@dataclass(frozen=True, slots=True)
 class Decisions:
     """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
 
-    `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
-    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
-    which the allocation was made then.
+    `obs` are all jobs by uid, and `snapshot` is what was allocated from. `is_new`: the allocation was made in this
+    pass. `until` is when (epoch seconds) time alone may change it. `would_be` is what would be taken in addition if
+    reclaim were not stopped. `error` was raised by the look ahead (143), without which the allocation was made then.
     """
 
     policies: Resolved
-    observed: Observed
+    obs: Mapping[str, Observation]
+    snapshot: Snapshot
     allocation: Allocation
     is_new: bool
     until: float
-    stopped: Stopped | None
+    stopped: Reason | None
     would_be: Allocation | None = None
     error: Exception | None = None
 
@@ -120,8 +114,8 @@ class Planner:
             self._demand(world, uid)
             yield
 
-    def observe(self, world: World) -> Observed:
-        """All jobs as they are now."""
+    def observe(self, world: World) -> tuple[Mapping[str, Observation], Snapshot]:
+        """All jobs (by uid) as they are now, and what to allocate from."""
         uids = self._to_observe(world)
         for uid in uids:
             self._observe(world, uid)
@@ -129,7 +123,7 @@ class Planner:
             self._demand(world, uid)
         self._population = self._population.renewed(world.jobs(), uids, self._jobs)
         self.plans.observed(uids)
-        return Observed(self._population.obs, self._take_snapshot(world))
+        return self._population.obs, self._take_snapshot(world)
 
     def _to_observe(self, world: World) -> Collection[str]:
         """Those that may look otherwise than at the last pass; all others are kept."""
@@ -206,14 +200,14 @@ class Planner:
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
         """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
         for _ in range(MAX_BLAMES):
-            observed = self.observe(world)
+            obs, snapshot = self.observe(world)
             try:
-                return self._allocate(world, observed, reclaim)
+                return self._allocate(world, obs, snapshot, reclaim)
             except Exception as error:
                 self.forget_allocation()
-                if not self._blame(world, _to_allocate(observed.snapshot, world.now, reclaim), error):
+                if not self._blame(world, _to_allocate(snapshot, world.now, reclaim), error):
                     raise
-        return self._allocate(world, self.observe(world), reclaim)
+        return self._allocate(world, *self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
         """Quarantine those that make the allocation raise; whether there are any."""
@@ -225,24 +219,25 @@ class Planner:
                 self.quarantine(world, bad.uid, error, in_allocation=True)
         return bool(found)
 
-    def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
+    def _allocate(
+        self, world: World, obs: Mapping[str, Observation], snapshot: Snapshot, reclaim: Reclaim
+    ) -> Decisions:
         """The last allocation, as long as it would come out again."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
         # By identity (23).
-        same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
+        same = last is not None and snapshot is last.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
-            old = replace(last, policies=world.policies, observed=observed, is_new=False, would_be=None, error=None)
-            self._decided = old
+            self._decided = replace(last, policies=world.policies, obs=obs, is_new=False, would_be=None, error=None)
             return self._decided
-        snapshot = _to_allocate(observed.snapshot, now, reclaim)
+        to_allocate = _to_allocate(snapshot, now, reclaim)
         with self._timed():
-            allocation, error = self._look_ahead(snapshot)
+            allocation, error = self._look_ahead(to_allocate)
             would_be = None
             if stopped is not None and reclaim.only_told:
-                would_be, error = self._would_be(snapshot, error)
+                would_be, error = self._would_be(to_allocate, error)
             _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
-        until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
-        self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
+        until = min(next_change(to_allocate), now + reclaim.next_capacity(allocation), self._allocator.again_at)
+        self._decided = Decisions(world.policies, obs, snapshot, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
@@ -267,8 +262,7 @@ class Planner:
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
         """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
-        all_obs = decisions.observed.obs
-        return iter(all_obs) if decisions.is_new else self.plans.may_need_one(all_obs, at)
+        return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
         """What is done for the job, given what it gets."""

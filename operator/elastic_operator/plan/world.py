@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.policies.resolve import Resolved
 
 
@@ -82,7 +82,7 @@ class Reclaim(Protocol):
     """Whether and how much jobs may take from each other."""
 
     @property
-    def stopped(self) -> Stopped | None:
+    def stopped(self) -> Reason | None:
         """Why nothing is taken; None if jobs may take."""
 
     @property

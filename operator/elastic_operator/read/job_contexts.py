@@ -7,6 +7,7 @@ from collections.abc import Callable
 from elastic_operator.cluster import objects
 from elastic_operator.cluster.stores import Stores
 from elastic_operator.plan.facts.job import JobContext, OwnPod, Undisturbed
+from elastic_operator.plan.facts.team import Teams
 from elastic_operator.plan.facts.waits import may_flap
 from elastic_operator.read.external_changes import ExternalChanges
 from elastic_operator.read.nodes import Nodes, Unready
@@ -86,6 +87,6 @@ class JobContexts:
         if not may_flap(self._specs.status(body), self._now()):
             return None
         resolved = self._policies.resolved
-        name = resolved.team_of.get(body.metadata.namespace)
-        in_turns = any(team.name == name and team.quantum_seconds is not None for team in resolved.teams)
+        teams = Teams(resolved.teams, resolved.team_of, self._settings.default_team)
+        in_turns = teams.of(body.metadata.namespace).quantum_seconds is not None
         return Undisturbed(self._external_changes.since, in_turns)

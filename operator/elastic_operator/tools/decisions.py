@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot, Stopped
+from elastic_operator.plan.facts.decisions import Grant, Nomination, Plan, Slot
 from elastic_operator.plan.facts.job import Job
 from elastic_operator.plan.facts.roles import master_first
 from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions, Planner
 from elastic_operator.tools.recorded_world import RecordedReclaim, RecordedWorld
@@ -87,7 +88,7 @@ class Outcome:
 
     jobs: tuple[Decision, ...]
     nominations: tuple[Nomination, ...]
-    stopped: Stopped | None
+    stopped: Reason | None
 
 
 def decide(recording: Recording) -> Outcome:
@@ -98,8 +99,8 @@ def decide(recording: Recording) -> Outcome:
     """
     world, planner = RecordedWorld(recording), Planner()
     decisions = planner.decide(world, RecordedReclaim(recording))
-    demands = {demand.uid: demand for demand in decisions.observed.snapshot.jobs}
-    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.observed.obs.items()]
+    demands = {demand.uid: demand for demand in decisions.snapshot.jobs}
+    found = [_decision(planner, world, decisions, obs, demands.get(uid)) for uid, obs in decisions.obs.items()]
     return Outcome(
         jobs=tuple(sorted(found, key=lambda d: (d.job.namespace, d.job.name, d.job.uid))),
         nominations=tuple(sorted(decisions.allocation.nominations, key=lambda r: (r.namespace, r.name, r.uid))),

@@ -8,11 +8,11 @@ from dataclasses import replace
 from math import inf
 
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.holding import flavor_held
 from elastic_operator.plan.policies.resolve import resolve
 from elastic_operator.tools.recording import Recording
@@ -107,7 +107,7 @@ class RecordedReclaim:
     """Whether and how much jobs could take from each other."""
 
     def __init__(self, recording: Recording) -> None:
-        self.stopped: Stopped | None = recording.stopped
+        self.stopped: Reason | None = recording.stopped
         self.only_told = recording.only_told
         self._eviction_limits = recording.brakes
 

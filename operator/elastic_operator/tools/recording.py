@@ -12,10 +12,10 @@ from typing import Any
 
 from elastic_api.job import JobSpec, RoleSpec
 from elastic_api.status import JobStatus
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import EvictionLimits, Member, Node, PendingPod, Snapshot, gpus_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Planner
 from elastic_operator.plan.policies.resolve import Namespace, Policy
@@ -55,20 +55,19 @@ class Recording:
     policies: tuple[Policy, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     pending_pods: tuple[PendingPod, ...] = ()
-    stopped: Stopped | None = None
+    stopped: Reason | None = None
     only_told: bool = False
     brakes: EvictionLimits = field(default_factory=EvictionLimits)
 
 
 def record(world: World, reclaim: Reclaim, policies: Sequence[Policy], namespaces: Sequence[Namespace]) -> Recording:
     """The world at this moment; `policies` and `namespaces` are those that its teams were made of."""
-    observed = Planner().observe(world)
-    snapshot = observed.snapshot
+    all_obs, snapshot = Planner().observe(world)
     return Recording(
         now=world.now,
         settings=world.empty,
         nodes=snapshot.nodes,
-        jobs=tuple(_job(world, obs) for obs in observed.obs.values()),
+        jobs=tuple(_job(world, obs) for obs in all_obs.values()),
         policies=tuple(policies),
         namespaces=tuple(namespaces),
         pending_pods=snapshot.pending_pods,

@@ -28,7 +28,7 @@ def as_data(recording: Recording) -> dict[str, Any]:
         "now": recording.now,
         "jobs": [_job(decision) for decision in outcome.jobs],
         "reclaims": plain(outcome.nominations),
-        "stopped": plain(outcome.stopped),
+        "stopped": outcome.stopped and {"reason": outcome.stopped.code, "message": outcome.stopped.message},
     }
 
 
@@ -83,8 +83,11 @@ def _grant(d: Decision) -> dict[str, Any] | None:
     pods = {"keep": d.placed(gets.keep), "release": d.placed(gets.release), "create": gets.create}
     preemptors = {"takers": plain(names_of(d.grant.preemptors))} if d.grant.preemptors else {}
     grant = plain(d.grant)
-    del grant["assignment"]
-    return {"replicas": gets.replicas, **plain(pods), **grant, **preemptors}
+    del grant["assignment"], grant["why"]
+    why = {"limit": d.limit, "message": d.message}
+    if d.grant.why.wake_at is not None:
+        why["wake_at"] = plain(d.grant.why.wake_at)
+    return {"replicas": gets.replicas, **plain(pods), **why, **grant, **preemptors}
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from elastic_operator.cluster.session import Session
 from elastic_operator.cluster.store import Store
 from elastic_operator.metrics.picture import PolicyPicture
 from elastic_operator.plan.planner import Decisions
-from elastic_operator.plan.policies.report import Overview, PolicyRef
+from elastic_operator.plan.policies.report import Overview
 from elastic_operator.upkeep.upkeep import Upkeep, Writes
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,7 @@ class PolicyStatuses:
         last = self._last
         if last is None:
             return {}
-        stopped = (last.stopped.reason, last.stopped.message) if last.stopped else None
-        overview = Overview(last.allocation.accounts, last.observed.snapshot.jobs, stopped=stopped)
+        overview = Overview(last.allocation.accounts, last.snapshot.jobs, stopped=last.stopped)
         kept = self._dropped_fields.without
         now, due, found = self._now(), dict[str, Callable[[], Awaitable[None]]](), dict[str, PolicyStatus]()
         for body in self._policies:
@@ -76,16 +75,16 @@ class PolicyStatuses:
             if self._generations.get(uid) != generation:
                 found |= {uid: self._found[uid]} if uid in self._found else {}
                 continue  # the pass has not seen this spec yet; the one that does is under way
-            ref = PolicyRef(body.metadata.name, generation, last.policies.problems.get(uid, ()))
+            name, problems = body.metadata.name, last.policies.problems.get(uid, ())
             try:
-                status = overview.status(ref, before=status_of(body), now=now)
+                status = overview.status(name, generation, problems, before=status_of(body), now=now)
             except Exception:
-                log.exception("policy=%s its status cannot be worked out", body.metadata.name)
+                log.exception("policy=%s its status cannot be worked out", name)
                 continue  # the others go on (88)
             found[uid] = status
             wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
             if kept(wanted) != kept(body.status.unpack()):
-                due[body.metadata.name] = partial(self._write, body, wanted)
+                due[name] = partial(self._write, body, wanted)
         self._found = found
         self._upkeep.keep_only({body.metadata.name for body in self._policies})
         return due

@@ -20,9 +20,10 @@ from elastic_operator.loop.forecast.queue_positions import QueuePositions
 from elastic_operator.loop.forecast.what_ifs import WhatIfs
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.metrics import Metrics
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.answer import no_answer
 from elastic_operator.plan.forecast.starts import Steps
-from elastic_operator.plan.forecast.status import awaits_answer, with_answer, with_place
+from elastic_operator.plan.forecast.status import awaits_answer, with_place
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
@@ -75,12 +76,10 @@ class Forecasts:
         if not awaits_answer(obs):
             self.what_ifs.forget(obs.job.uid)
             return with_place(obs, status, self.queue_positions.queue_place(obs.job.uid, written=status.queue))
-        known = self.what_ifs.answer(obs)
-        if known is None:
-            if self.what_ifs.ask(obs):
-                self._news.set()
-            return status
-        return with_answer(status, known.place, known.forecast)
+        answered = self.what_ifs.with_answer(obs, status)
+        if answered is None and self.what_ifs.ask(obs):
+            self._news.set()
+        return answered or status
 
     def started(self, uid: str) -> None:
         """The job has got its minimum."""
@@ -110,7 +109,7 @@ class Forecasts:
         """Answer one question, if any may be answered now. Its namespace pays for the time that this takes."""
         if self._decisions is None or (uid := self.what_ifs.next()) is None:
             return
-        obs, before = self._decisions.observed.obs.get(uid), self._spent
+        obs, before = self._decisions.obs.get(uid), self._spent
         if obs is not None and awaits_answer(obs):
             await self._answer(obs, self._decisions)
             self.what_ifs.charge(obs.job.namespace, self._spent - before)
@@ -120,14 +119,14 @@ class Forecasts:
         now = self._clock.time()
         try:
             if obs.job.needs_edit:
-                found = no_answer(Phase.INVALID_SPEC, obs.job.needs_edit)
+                found = no_answer(Reason(Phase.INVALID_SPEC, obs.job.needs_edit))
             else:
                 found = await self._result_of(self.what_ifs.begin(obs, decisions, now), seconds=WHAT_IF_ANSWER_SECONDS)
             self.what_ifs.end(obs, found, now)
         except Exception:
             self._metrics.forecast_errors.inc()
             log.exception("job=%s asks what it would get, and that cannot be worked out", obs.job.key)
-            self.what_ifs.end(obs, no_answer(Phase.INTERNAL_ERROR, NOT_KNOWN), now)
+            self.what_ifs.end(obs, no_answer(Reason(Phase.INTERNAL_ERROR, NOT_KNOWN)), now)
         self._again(obs.job.uid)
 
     async def _look_at_positions(self, decisions: Decisions) -> None:

@@ -102,17 +102,17 @@ class QueuePositions:
     def look(self, decisions: Decisions, now: float) -> Steps[dict[str, float]] | None:
         """Find the jobs that wait, and their places; returns the steps of an estimate, if one is due."""
         self.moved, self._look_at = False, time.monotonic() + LOOK_SECONDS
-        jobs = queued_jobs(decisions.observed.snapshot.jobs, decisions.allocation)
+        jobs = queued_jobs(decisions.snapshot.jobs, decisions.allocation)
         self._places = positions(jobs, decisions.allocation)
         self._jobs = sorted(jobs, key=lambda job: self._places[job.uid])
         self._drop_places(decisions)
         if not jobs or time.monotonic() < self._starts_at:
             return None
         self._starts_at, self._starts = time.monotonic() + STARTS_SECONDS, {}
-        ends = known_ends(decisions.observed.obs.values(), now)
+        ends = known_ends(decisions.obs.values(), now)
         if not ends:
             return None
-        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
+        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
         flavors = {job.flavor for job in jobs}
         self._sure = {flavor: confidence(snapshot, decisions.allocation, ends, flavor) for flavor in flavors}
         return start_times(snapshot, decisions.allocation, ends, [job.uid for job in jobs])
@@ -123,7 +123,7 @@ class QueuePositions:
         """
         self._has_looked = True
         assignment = decisions.allocation.assignment
-        served = {job.uid for job in decisions.observed.snapshot.jobs if job.members or assignment(job.uid).replicas}
+        served = {job.uid for job in decisions.snapshot.jobs if job.members or assignment(job.uid).replicas}
         for uid in [uid for uid in self._known if uid not in self._places]:
             if uid in served:
                 self._known[uid].place = None

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Set
-from dataclasses import dataclass
 from math import inf
 
-from elastic_api.status import Forecast, Lender, QueuePlace
+from elastic_api.status import Forecast, JobStatus, Lender, QueuePlace
 from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.loop.stored_world import StoredWorld
 from elastic_operator.memory import drop_absent
@@ -22,6 +21,7 @@ from elastic_operator.plan.forecast.answer import Answer, demand_if_resumed, wor
 from elastic_operator.plan.forecast.ends import known_ends
 from elastic_operator.plan.forecast.positions import rounded
 from elastic_operator.plan.forecast.starts import Steps, of_now
+from elastic_operator.plan.forecast.status import with_answer
 from elastic_operator.plan.job.observation import Observation
 from elastic_operator.plan.planner import Decisions
 
@@ -32,14 +32,6 @@ ASK_AGAIN_SECONDS = 1.0
 """If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusAnswer:
-    """An answer as the job's status has it: the forecast, which names the generation it is for, and the place."""
-
-    forecast: Forecast
-    place: QueuePlace | None
-
-
 class WhatIfs:
     """The jobs that ask, and the answers, by the uid of the job."""
 
@@ -47,19 +39,18 @@ class WhatIfs:
         self._world, self._metrics = world, metrics
         self._namespaces: dict[str, str] = {}
         """Of the jobs that ask and have no answer yet."""
-        self._answers: dict[str, StatusAnswer] = {}
+        self._answers: dict[str, tuple[QueuePlace | None, Forecast]] = {}
+        """As the job's status has them; the forecast names the generation that it is for."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
         """When each namespace whose bucket may not be full had its last turn (monotonic)."""
 
-    def answer(self, obs: Observation) -> StatusAnswer | None:
-        """The answer to what the job asks now; None if it is still to be worked out."""
-        uid, generation = obs.job.uid, obs.job.generation
-        known, written = self._answers.get(uid), obs.job.status.forecast
-        if known is not None and known.forecast.observed_generation == generation:
-            return known
-        if written is not None and written.observed_generation == generation:
-            return StatusAnswer(written, obs.job.status.queue)
+    def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
+        """The status with the answer to what the job asks now; None if it is still to be worked out."""
+        written = obs.job.status
+        for place, forecast in (self._answers.get(obs.job.uid, (None, None)), (written.queue, written.forecast)):
+            if forecast is not None and forecast.observed_generation == obs.job.generation:
+                return with_answer(status, place, forecast)
         return None
 
     def ask(self, obs: Observation) -> bool:
@@ -108,13 +99,13 @@ class WhatIfs:
     def begin(self, obs: Observation, decisions: Decisions, now: float) -> Steps[Answer]:
         """The steps of the job's answer."""
         demand = demand_if_resumed(obs, self._world.shape(obs.job), now)
-        snapshot = of_now(decisions.observed.snapshot, decisions.allocation, now)
-        return work_out(snapshot, demand, known_ends(decisions.observed.obs.values(), now))
+        snapshot = of_now(decisions.snapshot, decisions.allocation, now)
+        return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
         """The job is answered. Passes may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
-        self._answers[obs.job.uid] = StatusAnswer(_forecast(obs, found, now), _queue_place(found))
+        self._answers[obs.job.uid] = _queue_place(found), _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()
 
 
@@ -125,8 +116,8 @@ def _forecast(obs: Observation, found: Answer, now: float) -> Forecast:
         fits=found.fits,
         replicas=found.replicas,
         gpus=found.gpus,
-        limit=found.limit,
-        message=found.message,
+        limit=found.reason.code,
+        message=found.reason.message,
         reclaimed_gpus=found.reclaimed,
         borrowed_gpus=found.borrowed,
         borrows=[Lender(policy=name, gpus=gpus) for name, gpus in found.lenders],

@@ -28,6 +28,7 @@ from elastic_operator.loop.writes.dispatch import Gate
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.decisions import CreatePod, Grant, Plan
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
@@ -56,8 +57,9 @@ class Deferred:
         is_other = bool(gets.release) or len(gets.keep) + len(gets.create) != obs.status.target_replicas
         if is_other or known is None or known.reason not in [reason for reason in SizeReason if reason.is_of_grant]:
             return now
-        is_of_this_spec = known.observed_generation == obs.job.generation
-        return replace(now, limit=SizeReason(known.reason), message=known.message) if is_of_this_spec else now
+        if known.observed_generation != obs.job.generation:
+            return now
+        return replace(now, why=replace(now.why, reason=Reason(known.reason, known.message)))
 
 
 class EvictionGate:

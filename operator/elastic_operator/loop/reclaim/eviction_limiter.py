@@ -10,8 +10,8 @@ from math import inf
 
 from elastic_operator.plan.allocation.eviction_limits import preemptor_of
 from elastic_operator.plan.allocation.result import Allocation
-from elastic_operator.plan.facts.decisions import Stopped
 from elastic_operator.plan.facts.snapshot import EvictionLimit, EvictionLimits, Preemptor
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.settings import ReclaimMode, ReclaimSettings
 
 MINUTE = 60.0
@@ -63,13 +63,13 @@ class EvictionLimiter:
         """
 
     @property
-    def stopped(self) -> Stopped | None:
+    def stopped(self) -> Reason | None:
         """Why nothing is reclaimed now; None if it is."""
         if self._settings.paused:
-            return Stopped("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
+            return Reason("Paused", "Nobody gives back GPUs: reclaim.paused is set in the operator's settings.")
         if self._settings.mode is not ReclaimMode.ON:
             text = f"Nobody gives back GPUs: reclaim.mode is {self._settings.mode} in the operator's settings."
-            return Stopped(str(self._settings.mode), text)
+            return Reason(str(self._settings.mode), text)
         return None
 
     @property

@@ -143,7 +143,7 @@ class Dispatcher:
             if delay > 0 and not _acts(plan):
                 return min(delay, NOT_FRESH_SECONDS)
         writes_status = bool(delay <= 0 or plan.creates or plan.deletes)
-        written, tries = body.status.unpack(), failed.attempts
+        written, tries = body.status.unpack(), failed.attempts.times
         self._begin(
             _Work(job, plan, written, may_create=may_create, writes_status=writes_status, tries=tries, gate=gate())
         )
@@ -217,7 +217,7 @@ class Dispatcher:
             self.metrics.reconcile_errors.inc()
             self.failed(job.uid, error)
         else:
-            were_refused = self.failed_writes.of(job.uid).attempts != work.tries  # its next pods, meanwhile (139)
+            were_refused = self.failed_writes.of(job.uid).attempts.times != work.tries  # its next pods, meanwhile (139)
             if work.clears and not were_refused:
                 self.failed_writes.clear(job)
             if work.plan.creates:
@@ -230,9 +230,10 @@ class Dispatcher:
         if error.remedy is Remedy.DECIDE_AGAIN:
             log.info("job=%s has just been changed by somebody else, decided again: %s", job.key, error)
             return
-        if failed.attempts in (1, EVENT_ATTEMPTS) or failed.attempts % LOGGED_ATTEMPTS == 0:
-            log.warning("job=%s attempt=%d error=%s", job.key, failed.attempts, error)
-        if failed.attempts == EVENT_ATTEMPTS and _is_about_the_job(error):
+        tries = failed.attempts.times
+        if tries in (1, EVENT_ATTEMPTS) or tries % LOGGED_ATTEMPTS == 0:
+            log.warning("job=%s attempt=%d error=%s", job.key, tries, error)
+        if tries == EVENT_ATTEMPTS and _is_about_the_job(error):
             self.actor.record_events(job, [Event("WriteFailed", f"{error}. It is tried again.", "Warning")])
 
 

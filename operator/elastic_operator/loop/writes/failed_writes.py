@@ -13,7 +13,7 @@ from elastic_api.refusal import pod_blocked, pod_refusal
 from elastic_operator.cluster.errors import ClusterError, NameTaken, PodRefused, Remedy
 from elastic_operator.memory import drop_absent
 from elastic_operator.plan.facts.job import Job
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_WRITE_RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 30.0
@@ -23,14 +23,13 @@ MAX_NAME_TAKEN_SECONDS = 2.0
 
 @dataclass(slots=True)
 class FailedWrite:
-    """What fails for one job: `refused` holds for `generation` only, the rest while tries fail. Times are monotonic.
+    """What fails for one job: `refused` holds for `generation` only, the rest while tries fail.
 
-    `attempts` have failed in a row. The user reads `message`. `blocked` says why the API server accepts no more pods of
-    the job for now (27).
+    `attempts` are the tries that failed in a row (monotonic). The user reads `message`. `blocked` says why the API
+    server accepts no more pods of the job for now (27).
     """
 
-    attempts: int = 0
-    retry_at: float = 0.0
+    attempts: Attempts = NEVER_FAILED
     message: str = ""
     blocked: str = ""
     refused: str = ""
@@ -38,7 +37,7 @@ class FailedWrite:
 
     def wait(self, now: float) -> float:
         """Seconds until the job may be tried again."""
-        return max(0.0, self.retry_at - now)
+        return max(0.0, self.attempts.until - now)
 
     def refusal(self, generation: int) -> str:
         """What the API server refused of this generation, "" if nothing."""
@@ -60,7 +59,7 @@ class FailedWrites:
 
     def uids(self) -> Set[str]:
         """The jobs whose last try has failed."""
-        return {uid for uid, known in self._jobs.items() if known.attempts}
+        return {uid for uid, known in self._jobs.items() if known.attempts.times}
 
     def clear(self, job: Job) -> None:
         """The last try succeeded. What is refused for good stays refused until the job is edited."""
@@ -77,10 +76,14 @@ class FailedWrites:
         known = self._jobs.setdefault(job.uid, FailedWrite())
         if error.remedy is Remedy.DECIDE_AGAIN:
             return known  # somebody else wrote the job; its new state is here already
-        known.attempts += 1
         longest = MAX_RETRY_SECONDS if not isinstance(error, NameTaken) else MAX_NAME_TAKEN_SECONDS
-        wait = doubled(FIRST_WRITE_RETRY_SECONDS, longest, known.attempts)
-        known.retry_at = now + max(wait * random.uniform(0.8, 1.2), error.retry_after or 0.0)
+        known.attempts = known.attempts.failed(
+            now,
+            FIRST_WRITE_RETRY_SECONDS,
+            longest,
+            at_least=error.retry_after or 0.0,
+            spread=random.uniform(0.8, 1.2),
+        )
         if error.remedy.is_reported:
             known.message = str(error)
         if isinstance(error, PodRefused):

@@ -8,7 +8,6 @@ it. To other teams, all namespaces without a policy are one team; their own shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from math import inf
 
@@ -108,13 +107,12 @@ class Accounts:
     """The accounts of all teams, and the number of GPUs of each flavor."""
 
     def __init__(self, snapshot: Snapshot, board: Board) -> None:
-        self._teams = {team.name: team for team in snapshot.teams}
-        self._team_of, self._default = snapshot.team_of, snapshot.default_team
+        self.teams = snapshot.find_teams()
         self._flavors = tuple(flavor.name for flavor in snapshot.flavors)
         self._known: dict[str, dict[str, Account]] = {name: {} for name in self._flavors}
+        every = (*snapshot.teams, snapshot.default_team)
         self._lends_all = {
-            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in (*snapshot.teams, self._default))
-            for name in self._flavors
+            name: all(team.quotas.get(name, Quota()).lend_limit is None for team in every) for name in self._flavors
         }
         self._by_namespace: dict[tuple[str, str], Account] = {}
         self.capacity = dict.fromkeys(self._flavors, 0)
@@ -135,8 +133,7 @@ class Accounts:
 
     def team_of(self, namespace: str) -> str:
         """The name of the team that the namespace belongs to."""
-        team = self._team_of.get(namespace, "")
-        return team if team in self._teams else f"namespace {namespace}"
+        return self.teams.name_of(namespace)
 
     def all(self, flavor: str) -> list[Account]:
         """Every account of that flavor."""
@@ -149,8 +146,8 @@ class Accounts:
     def _account(self, name: str, flavor: str) -> Account:
         known = self._known[flavor].get(name)
         if known is None:
-            team = self._teams.get(name) or replace(self._default, name=name)
-            parent = self._account(team.parent, flavor) if team.parent in self._teams else None
+            team = self.teams.named(name)
+            parent = self._account(team.parent, flavor) if team.parent and team.parent in self.teams else None
             known = self._known[flavor][name] = Account(team, flavor, parent)
         return known
 

@@ -87,17 +87,13 @@ def allocate(snapshot: Snapshot) -> Allocation:
 
 def next_change(snapshot: Snapshot) -> float:
     """The next time at which the same snapshot may be allocated otherwise; infinity if there is none."""
-    teams = {team.name: team for team in snapshot.teams}
-
-    def team_of(job: JobDemand) -> Team | None:
-        return teams.get(snapshot.team_of.get(job.namespace, ""))
-
-    times = (time for job in snapshot.jobs for time in _times(job, team_of(job), snapshot.now))
+    teams = snapshot.find_teams()
+    times = (time for job in snapshot.jobs for time in _times(job, teams.of(job.namespace), snapshot.now))
     waits = (job.starves_from(snapshot.starvation_seconds) for job in snapshot.jobs if job.lacks_minimum)
     return min((time for time in chain(times, waits) if time > snapshot.now), default=inf)
 
 
-def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
+def _times(job: JobDemand, team: Team, now: float) -> Iterator[float]:
     yield job.failed_until
     yield job.next_growth(now)
     yield job.may_preempt_at
@@ -106,9 +102,9 @@ def _times(job: JobDemand, team: Team | None, now: float) -> Iterator[float]:
     yield from ends_of_protection(job, team)
 
 
-def ends_of_protection(job: JobDemand, team: Team | None) -> Iterator[float]:
+def ends_of_protection(job: JobDemand, team: Team) -> Iterator[float]:
     """The times (epoch seconds) at which a running job may begin to be preempted as a whole."""
-    if team and job.running_since:
+    if job.running_since:
         yield job.running_since + team.min_runtime_seconds
         if team.quantum_seconds is not None:
             yield job.running_since + team.quantum_seconds

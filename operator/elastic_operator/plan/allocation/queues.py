@@ -27,9 +27,8 @@ class Queues:
         gangs          the pending pods of each gang
     """
 
-    def __init__(self, snapshot: Snapshot, board: Board, accounts: Accounts) -> None:
+    def __init__(self, board: Board, accounts: Accounts) -> None:
         self._board, self._accounts = board, accounts
-        self._in_turns = {team.name for team in snapshot.teams if team.quantum_seconds is not None}
         self._by_uid: dict[str, Entry] = {}
         self._order: dict[Entry, Order] = {}
         self._kinds: dict[Hashable, int] = {}
@@ -81,7 +80,8 @@ class Queues:
         pending = one if isinstance(one, PendingPod) else None
         job = _as_job(one) if isinstance(one, PendingPod) else one
         master, worker = self._board.requirements(job.master), self._board.requirements(job.worker)
-        team = self._accounts.team_of(job.namespace)
+        rules = self._accounts.teams.of(job.namespace)
+        team = rules.name
         entry = Entry(job, 0, team, job.sizes, master, worker, pending=pending)
         if job.flavor and job.flavor in self._accounts.capacity and (master.gpus or worker.gpus):
             entry.account = self._accounts.of(job.namespace, job.flavor)
@@ -95,7 +95,7 @@ class Queues:
         self._by_uid[job.uid] = entry
         if entry.gang:
             self.gangs.setdefault(entry.gang, set()).add(entry)
-        self._order[entry] = _order(job, in_turns=team in self._in_turns)
+        self._order[entry] = _order(job, in_turns=rules.quantum_seconds is not None)
         return entry
 
     def _forget(self, entry: Entry) -> None:

@@ -11,10 +11,11 @@ from elastic_operator.plan.allocation.assignments import assignment_of
 from elastic_operator.plan.allocation.deferred import deferred
 from elastic_operator.plan.allocation.entry import Entry
 from elastic_operator.plan.allocation.eviction_limits import OverLimit
-from elastic_operator.plan.allocation.explain import Explainer, Why
+from elastic_operator.plan.allocation.explain import Explainer
 from elastic_operator.plan.allocation.state import AllocationState
-from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination
+from elastic_operator.plan.facts.decisions import Assignment, Eviction, Grant, Nomination, Why
 from elastic_operator.plan.facts.snapshot import Preemptor, Snapshot
+from elastic_operator.plan.facts.text import Reason
 
 _KEEPS = "It keeps what it has until the next change."
 
@@ -46,13 +47,11 @@ class Allocation(Mapping[str, Grant]):
     def __getitem__(self, uid: str) -> Grant:
         if uid not in self._grants:
             entry = self._entries[uid]
-            assignment, why = self.assignment(uid), self._why(entry)
+            assignment = self.assignment(uid)
             preemptors = entry.preemptors if assignment.release else ()
             self._grants[uid] = Grant(
                 assignment,
-                why.limit,
-                why.message,
-                why.wake_at,
+                self._why(entry),
                 preemptors=_named(preemptors),
                 reclaimed=any(map(entry.is_eviction_by, preemptors)),
                 victim_jobs=_named(
@@ -62,8 +61,10 @@ class Allocation(Mapping[str, Grant]):
         return self._grants[uid]
 
     def _why(self, entry: Entry) -> Why:
-        reason = self.would_not_last.get(entry.demand.uid)
-        return self._explainer.why(entry) if reason is None else Why(SizeReason.WOULD_NOT_LAST, f"{reason} {_KEEPS}")
+        why = self.would_not_last.get(entry.demand.uid)
+        if why is None:
+            return self._explainer.why(entry)
+        return Why(Reason(SizeReason.WOULD_NOT_LAST, f"{why} {_KEEPS}"))
 
     @property
     def _state(self) -> AllocationState:

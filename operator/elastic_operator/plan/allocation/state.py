@@ -40,7 +40,7 @@ class AllocationState:
         self.journal = Journal()
         self.board = Board(snapshot.nodes, snapshot.gpu_resources, self.journal)
         self.accounts = Accounts(snapshot, self.board)
-        self.queues = Queues(snapshot, self.board, self.accounts)
+        self.queues = Queues(self.board, self.accounts)
         self.residents: list[dict[str, tuple[Entry, Member]]] = [{} for _ in self.board.nodes]
         self.seated: list[list[tuple[Entry, Seat]]] = [[] for _ in self.board.nodes]
         self.futile_preemptors = frozenset[str]()

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from elastic_api.status import JobStatus, SizeReason
+from elastic_api.status import JobStatus
+from elastic_operator.plan.facts.text import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,38 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """An `Assignment` with its reasons: `limit` and `message` say why the job is not bigger, or not running.
+class Why:
+    """Why a job is not bigger, or not running: a `SizeReason` with its sentence, and when that may change without any
+    other change.
+    """
 
-    `wake_at` is when the answer may change without any other change. `preemptors` are those for whom pods are released,
-    and `victim_jobs` the other teams' jobs that lose pods for it: uid to name. `reclaimed`: some preemptors are of
-    other teams.
+    reason: Reason
+    wake_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An `Assignment` with its reasons: `why` the job is not bigger, or not running.
+
+    `preemptors` are those for whom pods are released, and `victim_jobs` the other teams' jobs that lose pods for it:
+    uid to name. `reclaimed`: some preemptors are of other teams.
     """
 
     assignment: Assignment
-    limit: SizeReason
-    message: str
-    wake_at: float | None = None
+    why: Why
     preemptors: Mapping[str, str] = field(default_factory=dict)
     reclaimed: bool = False
     victim_jobs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> str:
+        """The `SizeReason`."""
+        return self.why.reason.code
+
+    @property
+    def message(self) -> str:
+        """The sentence."""
+        return self.why.reason.message
 
     def deferring(self, deferred: Set[str], size: int, waiting: Set[str] = frozenset()) -> Grant:
         """The grant while the release of these pods is put off, `size` pods are the target, and the preemptors
@@ -182,11 +200,3 @@ class Plan:
     route: Route | None = None
     membership: Membership | None = None
     wake_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Why nothing is reclaimed now: one word, and a sentence."""
-
-    reason: str
-    message: str

@@ -15,6 +15,7 @@ from elastic_api.what_if import KEEP, ONCE
 from elastic_operator.plan.facts.disruption import Disruption
 from elastic_operator.plan.facts.launcher_report import Report
 from elastic_operator.plan.facts.snapshot import Load
+from elastic_operator.plan.facts.text import Reason
 
 STARTS = ("", "ContainerCreating", "PodInitializing")
 """The kubelet's reasons for a container that starts without trouble."""
@@ -184,8 +185,8 @@ class JobContext:
     """What one job is judged by beside itself and its pods."""
 
     priority: int = 0
-    ignored_priority: tuple[str, str] = ("", "")
-    """The reason and message for a PriorityClass that does not count (96)."""
+    ignored_priority: Reason | None = None
+    """Why the PriorityClass that the job names does not count; None if it does (96)."""
     unready: Mapping[str, float] = field(default_factory=dict)
     """By node of its pods that is not Ready, the time since when; -inf if somebody has tainted the node as out of
     service.

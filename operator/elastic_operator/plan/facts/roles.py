@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from elastic_worker.contract import ROLE_MASTER
@@ -21,6 +21,11 @@ P = TypeVar("P", bound=_Pod)
 def master_first(pod: _Pod) -> tuple[bool, int]:
     """A key to sort by: the master, then workers by index."""
     return pod.role != ROLE_MASTER, pod.index
+
+
+def master_in(pods: Sequence[P]) -> P | None:
+    """The master among these pods, of which it is the first; None if it is not there."""
+    return pods[0] if pods and pods[0].role == ROLE_MASTER else None
 
 
 def leaving_order(pods: Iterable[P]) -> list[P]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from elastic_operator.plan.facts.gpus import count_gpus
 from elastic_operator.plan.facts.resize_cost import worth_it_after
-from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team
+from elastic_operator.plan.facts.team import DEFAULT_FLAVOR, NO_POLICY, Flavor, Team, Teams
 from elastic_worker.contract import ROLE_MASTER
 
 Resources = Mapping[str, int]
@@ -354,6 +354,10 @@ class Snapshot:
     starvation_seconds: float = 600.0
     reclaiming: bool = True
     eviction_limits: EvictionLimits = field(default_factory=EvictionLimits)
+
+    def find_teams(self) -> Teams:
+        """Who finds the team of a namespace; it costs as much as there are teams."""
+        return Teams(self.teams, self.team_of, self.default_team)
 
 
 def gpus_in(snapshot: Snapshot) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 DEFAULT_FLAVOR = "default"
@@ -87,3 +87,32 @@ NO_POLICY = Team("namespace", has_policy=False)
 
 DEFAULT_POLICY = "default policy"
 """The name of the team that all namespaces without a policy are part of. No policy can have a name with a space."""
+
+
+class Teams:
+    """Teams by name, and the team of each namespace: that of its policy, or one of its own like the `default` (111)."""
+
+    def __init__(self, teams: Iterable[Team], team_of: Mapping[str, str], default: Team) -> None:
+        self._listed = {team.name: team for team in teams}
+        self._team_of, self._default = team_of, default
+        self._others: dict[str, Team] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._listed
+
+    def name_of(self, namespace: str) -> str:
+        """The name of the team that the namespace belongs to."""
+        name = self._team_of.get(namespace, "")
+        return name if name in self._listed else f"namespace {namespace}"
+
+    def named(self, name: str) -> Team:
+        """The team of that name; one like the default if none is listed under it."""
+        if name in self._listed:
+            return self._listed[name]
+        if name not in self._others:
+            self._others[name] = replace(self._default, name=name)
+        return self._others[name]
+
+    def of(self, namespace: str) -> Team:
+        """The team that the namespace belongs to."""
+        return self.named(self.name_of(namespace))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import TypeVar
 
 from elastic_api.status import Condition, Truth
+from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
@@ -47,15 +49,38 @@ def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """How many `times` in a row something has failed, and `until` when it is not tried again.
+
+    Seconds on the clock of whoever counts them: epoch or monotonic.
+    """
+
+    times: int = 0
+    until: float = 0.0
+
+    def failed(self, now: float, first: float, most: float, *, at_least: float = 0.0, spread: float = 1.0) -> Attempts:
+        """One more failure, at `now`: the wait is `first` seconds, doubled with each failure, and `most` at most.
+
+        `at_least` are the seconds that a server asks for. They count up to `most`, because a gateway may ask for an
+        hour. The doubled wait is multiplied by `spread`.
+        """
+        times = self.times + 1
+        return Attempts(times, now + max(doubled(first, most, times) * spread, min(at_least, most)))
+
+
+NEVER_FAILED = Attempts()
+
+
 def condition(
-    before: Condition | None, kind: str, value: Truth, reason: str, message: str, generation: int, now: float
+    before: Condition | None, kind: str, value: Truth, reason: Reason, generation: int, now: float
 ) -> Condition:
     """The condition that follows the one `before` of its kind; its transition time changes only when its truth does."""
     return Condition(
         type=kind,
         status=value,
-        reason=reason,
-        message=message,
+        reason=reason.code,
+        message=reason.message,
         last_transition_time=before.last_transition_time if before and before.status == value else at(now),
         observed_generation=generation,
     )

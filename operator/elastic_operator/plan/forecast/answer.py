@@ -14,6 +14,7 @@ from elastic_operator.plan.allocation.accounts import Account, Accounts
 from elastic_operator.plan.allocation.result import Allocation
 from elastic_operator.plan.facts.job_shape import JobShape
 from elastic_operator.plan.facts.snapshot import JobDemand, Snapshot
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.forecast.positions import positions, queued_jobs
 from elastic_operator.plan.forecast.starts import Steps, confidence, start_times
 from elastic_operator.plan.job.demand import demand_of
@@ -25,7 +26,7 @@ WOULD_NOT_LAST = "It would get pods that others would take back at once, so it g
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
+    """What the job would get: `replicas` pods with `gpus` in all, and the `reason` why not more.
 
     `reclaimed`: the GPUs of running pods that would be evicted for the job. `borrowed`: its GPUs beyond the guarantee.
     `lenders`: the teams that would lend them, each with the most GPUs that it would lend. If the job does not fit,
@@ -36,8 +37,7 @@ class Answer:
     fits: bool
     replicas: int
     gpus: int
-    limit: str
-    message: str
+    reason: Reason
     reclaimed: int = 0
     borrowed: int = 0
     lenders: tuple[tuple[str, int], ...] = ()
@@ -46,9 +46,9 @@ class Answer:
     confidence: float | None = None
 
 
-def no_answer(limit: str, message: str) -> Answer:
+def no_answer(reason: Reason) -> Answer:
     """The answer for a job about which nothing can be worked out."""
-    return Answer(fits=False, replicas=0, gpus=0, limit=limit, message=message)
+    return Answer(fits=False, replicas=0, gpus=0, reason=reason)
 
 
 def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDemand:
@@ -88,8 +88,7 @@ def answer(job: JobDemand, allocation: Allocation) -> Answer:
         fits=size >= min(job.sizes, default=1),
         replicas=size,
         gpus=gpus,
-        limit=grant.limit,
-        message=WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message,
+        reason=Reason(grant.limit, WOULD_NOT_LAST if grant.limit == SizeReason.WOULD_NOT_LAST else grant.message),
         reclaimed=allocation.gpus_taken_for(job.uid),
         borrowed=borrowed,
         lenders=tuple(_lenders(job, borrowed, allocation.accounts))[:MAX_LENDERS],

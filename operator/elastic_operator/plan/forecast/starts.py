@@ -120,13 +120,13 @@ def _turning_points(snapshot: Snapshot, jobs: Iterable[JobDemand]) -> Iterator[f
 
     When running jobs may grow is left out: that is decided with the next step.
     """
-    teams = {team.name: team for team in snapshot.teams}
+    teams = snapshot.find_teams()
     for job in jobs:
-        team = teams.get(snapshot.team_of.get(job.namespace, ""))
-        yield from (time for time in _times(job, team, snapshot.starvation_seconds) if time > snapshot.now)
+        times = _times(job, teams.of(job.namespace), snapshot.starvation_seconds)
+        yield from (time for time in times if time > snapshot.now)
 
 
-def _times(job: JobDemand, team: Team | None, starvation_seconds: float) -> Iterator[float]:
+def _times(job: JobDemand, team: Team, starvation_seconds: float) -> Iterator[float]:
     if not job.members:
         yield job.failed_until
         yield job.may_preempt_at

@@ -9,7 +9,7 @@ from __future__ import annotations
 from elastic_api.leftovers import removal
 from elastic_api.status import ConditionType, JobStatus, Phase, RetryCause, SizeReason, Truth, rfc3339
 from elastic_operator.plan.facts.decisions import Grant
-from elastic_operator.plan.facts.text import listed, pods
+from elastic_operator.plan.facts.text import Reason, listed, pods
 from elastic_operator.plan.facts.times import at, round_up
 from elastic_operator.plan.job.flapping import why_held
 from elastic_operator.plan.job.losses import REASONS as LOSSES
@@ -26,59 +26,61 @@ TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
     """The status with all its conditions. `obs.status` has its counts already; `obs.members` are the pods that stay."""
-    phase, text = _phase(obs, grant, now)
-    status, stalled, granted = obs.status, phase in STALLED, obs.status.target_replicas
-    admitted = ("Admitted", f"{pods(granted)} granted.") if granted else ("NotAdmitted", "")
-    answers: list[tuple[ConditionType, bool, str, str]] = [
-        (ConditionType.READY, phase in READY_TRUE, phase, text),
-        (ConditionType.STALLED, stalled, *((phase, text) if stalled else ("Progressing", ""))),
-        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, *_suspended(obs)),
-        (ConditionType.ADMITTED, granted > 0, *admitted),
+    ready, status, granted = _phase(obs, grant, now), obs.status, obs.status.target_replicas
+    phase, stalled = ready.code, ready.code in STALLED
+    admitted = Reason("Admitted", f"{pods(granted)} granted.") if granted else Reason("NotAdmitted", "")
+    answers: list[tuple[ConditionType, bool, Reason]] = [
+        (ConditionType.READY, phase in READY_TRUE, ready),
+        (ConditionType.STALLED, stalled, ready if stalled else Reason("Progressing", "")),
+        (ConditionType.SUSPENDED, phase == Phase.SUSPENDED, _suspended(obs)),
+        (ConditionType.ADMITTED, granted > 0, admitted),
         (ConditionType.RESIZING, *_resizing(obs, phase)),
     ]
     if not status.finished:
         answers += [
             (ConditionType.FULL_SIZE, *_full_size(obs, grant)),
-            (ConditionType.SUCCEEDED, False, "NotFinished", ""),
-            (ConditionType.FAILED, False, "NotFailed", ""),
+            (ConditionType.SUCCEEDED, False, Reason("NotFinished", "")),
+            (ConditionType.FAILED, False, Reason("NotFailed", "")),
         ]
     else:
         left = [c for c in status.conditions if c.type != ConditionType.FULL_SIZE]
         status = status.model_copy(update={"conditions": left})
-    for kind, value, reason, message in answers:
+    for kind, value, reason in answers:
         truth: Truth = "True" if value else "False"
-        status = set_condition(status, kind, truth, reason, message, obs.job.generation, now)
+        status = set_condition(status, kind, truth, reason, obs.job.generation, now)
     return status
 
 
-def _phase(obs: Observation, grant: Grant | None, now: float) -> tuple[Phase, str]:
-    """Reason and message of Ready."""
+def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
+    """The reason of Ready; its code is a `Phase`."""
     status, job = obs.status, obs.job
     for kind, phase in ((ConditionType.FAILED, Phase.FAILED), (ConditionType.SUCCEEDED, Phase.SUCCEEDED)):
         outcome = status.condition(kind)
         if status.finished and outcome and outcome.status == "True":
-            return phase, outcome.message
+            return Reason(phase, outcome.message)
     if job.needs_edit:
-        return Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
+        return Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if job.spec is None or job.spec.suspend:
         left = sum(not pod.ended for pod in job.pods)
-        return Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+        return Reason(
+            Phase.SUSPENDED, f"Still stopping: {pods(left)}." if left else "Set spec.suspend to false to resume."
+        )
     if obs.backs_off and status.failed_size:
-        return Phase.QUEUED, status.failed_size.reason
+        return Reason(Phase.QUEUED, status.failed_size.reason)
     if not obs.members and (held := why_held(status)):
-        return Phase.QUEUED, held
+        return Reason(Phase.QUEUED, held)
     if now < obs.hold_until and status.retry:
         wait = round_up(obs.hold_until - now)
         again = f"{status.retry.reason} Tried again in about {max(5, -(-wait // 5) * 5)} s."
-        return (Phase.DEGRADED if _enough(obs) else Phase.RESTARTING), again
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.RESTARTING, again)
     if job.reports.trouble:
-        return (Phase.DEGRADED if _enough(obs) else Phase.STARTING), _left_behind(obs) or job.reports.trouble
+        return Reason(Phase.DEGRADED if _enough(obs) else Phase.STARTING, _left_behind(obs) or job.reports.trouble)
     nodes_asked = (
         grant is not None and grant.limit == SizeReason.WAITING_FOR_NODES and not any(map(is_running, obs.members))
     )
     if status.target_replicas == 0 or nodes_asked:
         texts = (grant.message if grant else "", _suspended_by(status), _left_behind(obs))
-        return Phase.QUEUED, " ".join(filter(None, texts))
+        return Reason(Phase.QUEUED, " ".join(filter(None, texts)))
     return _group_phase(obs, now)
 
 
@@ -98,7 +100,7 @@ def _why_it_needs_an_edit(obs: Observation) -> str:
     )
 
 
-def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
+def _group_phase(obs: Observation, now: float) -> Reason:
     """The phase of a job that has its place: how far its group is."""
     status = obs.status
     running = sum(is_running(pod) for pod in obs.members)
@@ -108,21 +110,18 @@ def _group_phase(obs: Observation, now: float) -> tuple[Phase, str]:
     if not _enough(obs):
         if running == 0:
             again = status.incarnation > 1 and status.restarts > 0
-            return (Phase.RESTARTING if again else Phase.STARTING), text
+            return Reason(Phase.RESTARTING if again else Phase.STARTING, text)
         until = f"the minimum of {obs.spec.minimum} runs" if not _lacks_master(obs) else "a new master runs"
-        return Phase.RENDEZVOUSING, f"{text} Training waits until {until}."
+        return Reason(Phase.RENDEZVOUSING, f"{text} Training waits until {until}.")
     if not _have_met(obs, now):
         report = report_of(obs)
         why = report.reason if report and report.reason else "The pods have not met yet"
-        return Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}."
+        return Reason(Phase.RENDEZVOUSING, f"{text} {why.rstrip('.')}.")
     if _complete(obs, now):
-        return (
-            Phase.RUNNING,
-            f"{pods(status.target_replicas)}, world size {status.world_size}."
-            f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}",
-        )
+        extra = f"{_failed_before(obs)}{_silence(obs)}{_kept(obs)}"
+        return Reason(Phase.RUNNING, f"{pods(status.target_replicas)}, world size {status.world_size}.{extra}")
     lost = bool(status.history) and status.history[0].reason in LOSSES
-    return (Phase.DEGRADED if lost or trouble else Phase.RESIZING), text
+    return Reason(Phase.DEGRADED if lost or trouble else Phase.RESIZING, text)
 
 
 def _failed_before(obs: Observation) -> str:
@@ -204,31 +203,31 @@ def _left_behind(obs: Observation) -> str:
     )
 
 
-def _suspended(obs: Observation) -> tuple[str, str]:
+def _suspended(obs: Observation) -> Reason:
     suspended = obs.job.spec is not None and obs.job.spec.suspend
-    return ("Suspended", "spec.suspend is true.") if suspended else ("NotSuspended", "")
+    return Reason("Suspended", "spec.suspend is true.") if suspended else Reason("NotSuspended", "")
 
 
-def _resizing(obs: Observation, phase: Phase) -> tuple[bool, str, str]:
+def _resizing(obs: Observation, phase: str) -> tuple[bool, Reason]:
     history = obs.status.history
     if phase == Phase.RESIZING and history:
-        return True, history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}."
-    return False, "Steady", ""
+        return True, Reason(history[0].reason, f"From {history[0].from_} to {pods(history[0].to)}.")
+    return False, Reason("Steady", "")
 
 
-def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, str, str]:
+def _full_size(obs: Observation, grant: Grant | None) -> tuple[bool, Reason]:
     """Why the job is not bigger, or not running."""
     if obs.job.needs_edit:
-        return False, Phase.INVALID_SPEC, _why_it_needs_an_edit(obs)
+        return False, Reason(Phase.INVALID_SPEC, _why_it_needs_an_edit(obs))
     if obs.job.spec is not None and obs.job.spec.suspend:
-        return False, SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume."
+        return False, Reason(SizeReason.SUSPENDED, "spec.suspend is true. Set it to false to resume.")
     if held := why_held(obs.status):
-        return False, SizeReason.CHANGED_TOO_OFTEN, held
+        return False, Reason(SizeReason.CHANGED_TOO_OFTEN, held)
     known = obs.status.condition(ConditionType.FULL_SIZE)
     if obs.finishing and known:
-        return known.status == "True", known.reason, known.message
+        return known.status == "True", Reason(known.reason, known.message)
     failed = obs.status.failed_size
     if failed and obs.backs_off:
-        return False, SizeReason.SCALE_UP_FAILED, failed.reason
+        return False, Reason(SizeReason.SCALE_UP_FAILED, failed.reason)
     assert grant is not None, "a job that has no say in this is suspended, backs off or cannot be read"
-    return grant.limit == SizeReason.AT_MAXIMUM, grant.limit, grant.message
+    return grant.limit == SizeReason.AT_MAXIMUM, grant.why.reason

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType
 from elastic_operator.plan.facts.decisions import Event
-from elastic_operator.plan.facts.text import pods
+from elastic_operator.plan.facts.text import Reason, pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.active_time import active_for, holds_nodes
 from elastic_operator.plan.job.failures import FORGOTTEN, UNMARKED, has_progressed, was_asked_to_go
@@ -45,11 +45,10 @@ def success(obs: Observation, now: float) -> Observation:
     """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
-            text = "The master finished with exit code 0."
+            why = Reason("Succeeded", "The master finished with exit code 0.")
             status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
-            status = set_condition(status, ConditionType.SUCCEEDED, "True", "Succeeded", text, obs.job.generation, now)
-            event = Event("Succeeded", text)
-            return replace(obs, status=status, commit=True, events=(*obs.events, event))
+            status = set_condition(status, ConditionType.SUCCEEDED, "True", why, obs.job.generation, now)
+            return replace(obs, status=status, commit=True, events=(*obs.events, Event(*why)))
     return obs
 
 

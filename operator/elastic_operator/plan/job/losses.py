@@ -19,9 +19,15 @@ from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, has_failed
-from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation, present, replace_all
+from elastic_operator.plan.job.observation import (
+    Observation,
+    add_change,
+    end_incarnation,
+    master_of,
+    present,
+    replace_all,
+)
 from elastic_operator.plan.job.survivors import go_on
-from elastic_worker.contract import ROLE_MASTER
 
 MASTER_LOST = "MasterLost"
 REASONS = ("PodLost", MASTER_LOST)
@@ -34,7 +40,7 @@ def losses(obs: Observation, now: float) -> Observation:
     It is also over if it lost a node (47), unless the others have formed a group without that node (146). Nothing ends
     the connections to a machine that is off, so the others would wait for it for ever.
     """
-    has_master = bool(obs.members) and obs.members[0].role == ROLE_MASTER
+    has_master = master_of(obs) is not None
     lost = lost_count(obs)
     if obs.members and obs.status.replicas and not has_master:
         lost = max(lost, 1)

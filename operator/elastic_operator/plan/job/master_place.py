@@ -9,6 +9,7 @@ from dataclasses import replace
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, Grant
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import seconds
 from elastic_operator.plan.job.observation import Observation, master_of
 from elastic_worker.contract import ROLE_MASTER
@@ -47,5 +48,6 @@ def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
 def _without(grant: Grant, worker: OwnPod) -> Grant:
     gets = grant.assignment
     kept, released = tuple(uid for uid in gets.keep if uid != worker.uid), (worker.uid, *gets.release)
-    message = f"{worker.name} makes room for a new master, which finds no other place."
-    return replace(grant, assignment=Assignment(gets.replicas - 1, kept, released, gets.create), message=message)
+    why = Reason(grant.limit, f"{worker.name} makes room for a new master, which finds no other place.")
+    without = Assignment(gets.replicas - 1, kept, released, gets.create)
+    return replace(grant, assignment=without, why=replace(grant.why, reason=why))

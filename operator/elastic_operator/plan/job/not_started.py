@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from elastic_api.status import ConditionType, RetryCause
 from elastic_operator.plan.facts.job import STARTS, OwnPod
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.observation import Observation, set_condition
 from elastic_operator.plan.job.unplaceable import is_awaited, try_later
 
@@ -34,8 +35,8 @@ def not_started(obs: Observation, now: float) -> Observation:
         return replace(obs, wake_at=(*obs.wake_at, *(until for _, until in waits)))
     why, left = _why_not_started(obs, due), tuple(pod for pod in obs.members if pod not in due)
     obs = try_later(obs, now, left, RetryCause.PODS_NOT_STARTED, why)
-    reason = due[0].main.waiting_reason or "ContainerCreating"
-    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, why, obs.job.generation, now)
+    reason = Reason(due[0].main.waiting_reason or "ContainerCreating", why)
+    status = set_condition(obs.status, ConditionType.PODS_NOT_STARTED, "True", reason, obs.job.generation, now)
     return replace(obs, status=status)
 
 

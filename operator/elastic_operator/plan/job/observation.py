@@ -14,8 +14,9 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, Change, ConditionType, JobStatus, Truth
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import Job, OwnPod, Survivors
+from elastic_operator.plan.facts.roles import master_in
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.facts.times import at, condition
-from elastic_worker.contract import ROLE_MASTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,11 @@ class Observation:
 
 
 def set_condition(
-    status: JobStatus, kind: ConditionType, value: Truth, reason: str, message: str, generation: int, now: float
+    status: JobStatus, kind: ConditionType, value: Truth, reason: Reason, generation: int, now: float
 ) -> JobStatus:
     """The status with that condition; its transition time changes only when its truth does."""
     old = status.condition(kind)
-    new = condition(old, kind, value, reason, message, generation, now)
+    new = condition(old, kind, value, reason, generation, now)
     if new == old:
         return status
     others = [c for c in status.conditions if c.type != kind]
@@ -112,7 +113,7 @@ NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
     """The job, ended as failed."""
     status = obs.status.model_copy(update={"completion_time": at(now), **NO_WAITS})
-    status = set_condition(status, ConditionType.FAILED, "True", reason, message, obs.job.generation, now)
+    status = set_condition(status, ConditionType.FAILED, "True", Reason(reason, message), obs.job.generation, now)
     event = Event(reason if reason == "RestartLimitReached" else "Failed", message, "Warning")
     return replace(obs, status=status, commit=True, events=(*obs.events, event))
 
@@ -145,7 +146,7 @@ def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
 
 def master_of(obs: Observation) -> OwnPod | None:
     """The master, if it is a member."""
-    return obs.members[0] if obs.members and obs.members[0].role == ROLE_MASTER else None
+    return master_in(obs.members)
 
 
 def is_running(pod: OwnPod) -> bool:

@@ -29,7 +29,7 @@ def make_plan(
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
     )
-    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.wake_at if grant else None)
+    due = (*obs.wake_at, *seen_by(obs), obs.hold_until, grant.why.wake_at if grant else None)
     wakes = [w for w in due if w and w > now]
     return Plan(
         status=status,
@@ -68,6 +68,6 @@ def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: s
 
 def reclaimed(obs: Observation, grant: Grant | None) -> tuple[DeletePod, ...]:
     """The pods of a job that gets no new ones to whose GPUs another team is entitled (99)."""
-    return (
-        deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant)[1]) if grant is not None else ()
-    )
+    if grant is None:
+        return ()
+    return deletes_of_released(obs.job.pods, grant.assignment.release, why_smaller(grant).message)

@@ -12,6 +12,7 @@ from elastic_api.status import ConditionType, JobStatus, Phase
 from elastic_operator.plan.facts.decisions import Plan
 from elastic_operator.plan.facts.job import Job, OwnPod
 from elastic_operator.plan.facts.snapshot import JobDemand
+from elastic_operator.plan.facts.text import Reason
 from elastic_operator.plan.job.holding import frozen_demand, member_of
 from elastic_operator.plan.job.observation import add_change, end_incarnation, set_condition
 from elastic_operator.plan.job.plan_writes import deletes_of_released
@@ -38,9 +39,8 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
     deletes = deletes_of_released(job.pods, release, why)
     if job.status.finished or job.deleted:
         return Plan(status=job.status, deletes=deletes)
-    status = set_condition(
-        job.status, ConditionType.READY, "False", Phase.INTERNAL_ERROR, job.fault, job.generation, now
-    )
+    fault = Reason(Phase.INTERNAL_ERROR, job.fault)
+    status = set_condition(job.status, ConditionType.READY, "False", fault, job.generation, now)
     if deletes:
         status = _of_size(status, len(job.active_pods) - len(deletes), why, now)
     return Plan(status=status, commit_first=bool(deletes), deletes=deletes)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from elastic_api.pod_names import pod_name
 from elastic_operator.plan.facts.decisions import Assignment, CreatePod, Grant, Plan, Slot
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.roles import master_first, master_in
 from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.finished import after_the_end, without_pods
 from elastic_operator.plan.job.master_place import make_room_for_master
@@ -63,8 +63,7 @@ def _to_an_allowed_size(obs: Observation, slots: list[Slot]) -> list[Slot]:
     """
     now = len(obs.members)
     reached = [size for size in obs.spec.sizes() if now <= size <= now + len(slots)]
-    has_master = bool(slots) and slots[0].role == ROLE_MASTER
-    return slots[: max(reached[-1] - now, has_master)] if reached else slots
+    return slots[: max(reached[-1] - now, master_in(slots) is not None)] if reached else slots
 
 
 def _can_start(obs: Observation, slots: list[Slot]) -> bool:

@@ -7,7 +7,7 @@ from math import floor
 
 from elastic_api.status import SizeReason
 from elastic_operator.plan.facts.decisions import Event, Grant
-from elastic_operator.plan.facts.text import listed, names_of, pods
+from elastic_operator.plan.facts.text import Reason, listed, names_of, pods
 from elastic_operator.plan.facts.times import at, seconds
 from elastic_operator.plan.job.observation import Observation, add_change, end_incarnation
 
@@ -102,18 +102,18 @@ def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
         or not any(pod.uid in gets.release for pod in obs.members)
     ):
         return obs
-    reason, why = why_smaller(grant)
-    text = f"{why} As many pods come elsewhere."
-    status = add_change(obs.status, now, gets.replicas, gets.replicas, reason, text)
-    return replace(obs, status=status, events=(*obs.events, Event(reason, text)))
+    smaller = why_smaller(grant)
+    why = Reason(smaller.code, f"{smaller.message} As many pods come elsewhere.")
+    status = add_change(obs.status, now, gets.replicas, gets.replicas, *why)
+    return replace(obs, status=status, events=(*obs.events, Event(*why)))
 
 
-def why_smaller(grant: Grant) -> tuple[str, str]:
-    """The reason and the sentence: the preemptors, if there are any."""
+def why_smaller(grant: Grant) -> Reason:
+    """The reason of the smaller size: the preemptors, if there are any."""
     if not grant.preemptors:
-        return "ScaledDown", grant.message
+        return Reason("ScaledDown", grant.message)
     going, which = len(grant.assignment.release), "which is" if len(grant.preemptors) == 1 else "which are"
     what = f"{pods(going)} {'goes' if going == 1 else 'go'} for {listed(names_of(grant.preemptors))}, {which}"
     if grant.reclaimed:
-        return "QuotaReclaimed", f"{what} entitled to the GPUs."
-    return "PreemptedByJob", f"{what} next in the team."
+        return Reason("QuotaReclaimed", f"{what} entitled to the GPUs.")
+    return Reason("PreemptedByJob", f"{what} next in the team.")

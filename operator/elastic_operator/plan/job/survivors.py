@@ -14,9 +14,8 @@ from math import inf
 
 from elastic_api.status import JobStatus
 from elastic_operator.plan.facts.job import Job, Survivors
-from elastic_operator.plan.facts.roles import master_first
+from elastic_operator.plan.facts.roles import master_first, master_in
 from elastic_operator.plan.job.observation import is_running
-from elastic_worker.contract import ROLE_MASTER
 
 SURVIVOR_READ_SECONDS = 20.0
 """The logs are read for at least this long before a node is given up. A group takes 10 s to form without a lost pod,
@@ -38,7 +37,7 @@ def survivors(job: Job, status: JobStatus, lost_since: Mapping[str, float]) -> S
         return None
     left = (pod for pod in members if pod.node not in lost_since and pod.deleting_since is None)
     running = sorted(filter(is_running, left), key=master_first)
-    if len(running) < job.spec.minimum or running[0].role != ROLE_MASTER:
+    if len(running) < job.spec.minimum or master_in(running) is None:
         return None
     return Survivors(tuple(running), min((since for since in lost_since.values() if since > -inf), default=inf))
 

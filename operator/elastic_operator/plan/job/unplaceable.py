@@ -12,6 +12,7 @@ from elastic_api.status import Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
+from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import listed
 from elastic_operator.plan.facts.times import at, doubled, seconds
 from elastic_operator.plan.facts.waits import WAITS
@@ -43,7 +44,7 @@ def misplaced(obs: Observation, now: float) -> Observation:
     status = obs.status.model_copy(update={"replicas": max(0, obs.status.replicas - counted), "pods": known})
     if not left:
         status = status.model_copy(update={"held_until": None})
-    if left and left[0].role != ROLE_MASTER and going[0].role == ROLE_MASTER:
+    if left and master_in(left) is None and master_in(going) is not None:
         if not obs.spec.is_elastic:
             return replace_all(obs, end_incarnation(status), event)
         status = next_master(due_for_a_master(status, obs.spec.minimum, now), now)
@@ -138,7 +139,7 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     attempt = before.attempt + 1 if before and (before.cause is cause or not unplaced) else 1
     wait = doubled(*WAITS[cause], attempt)
     wait += wait * (sum(map(ord, obs.job.uid)) % 50) // 100
-    goes = len(left) < (1 if unplaced else obs.spec.minimum) or left[0].role != ROLE_MASTER
+    goes = len(left) < (1 if unplaced else obs.spec.minimum) or master_in(left) is None
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
         reason=why,

@@ -14,7 +14,7 @@ from elastic_api.job import GROUP
 from elastic_operator.cluster.meta import Condition
 from elastic_operator.cluster.pod import Pod
 from elastic_operator.plan.facts.futility_backoff import MAX_FUTILE_SECONDS, backoff_seconds
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
@@ -32,15 +32,9 @@ BACKWARDS_SECONDS = 60.0
 """A reservation that begins later than this from now was written before the clock was set back."""
 
 
-class Avoided(msgspec.Struct, frozen=True):
-    """A node on which a reservation of the pod ran out, and how many `times`. It is avoided `until` (epoch seconds)."""
-
-    until: float
-    times: int = 1
-
-
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid.
+    """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
+    those on which a reservation of the pod ran out.
 
     Nothing is kept for the pod before `rests_until` (139).
     """
@@ -48,7 +42,7 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     since: float = 0.0
     until: float = 0.0
-    avoid: dict[str, Avoided] = {}
+    avoid: dict[str, Attempts] = {}
     rests_until: float = 0.0
 
     def holds(self, now: float) -> bool:
@@ -71,15 +65,18 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes
         are (139).
         """
-        before = self.avoid.get(self.node)
-        times = min(max(before.times, 0), _MAX_TIMES) + 1 if before else 1
-        wait = doubled(FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS, times)
-        avoid = {**self.avoid, self.node: Avoided(now + wait, times)}
+        before = Attempts(_believed(self.avoid.get(self.node, NEVER_FAILED).times))
+        avoid = {**self.avoid, self.node: before.failed(now, FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS)}
         latest = sorted(avoid, key=lambda node: avoid[node].until)[-MAX_AVOIDED:]
-        expired = sum(min(max(avoided.times, 0), _MAX_TIMES) for avoided in avoid.values())
+        expired = sum(_believed(avoided.times) for avoided in avoid.values())
         backoff = backoff_seconds(expired)
         rests_until = now + backoff if backoff else 0.0
         return Reservation(avoid={node: avoid[node] for node in latest}, rests_until=rests_until)
+
+
+def _believed(times: int) -> int:
+    """That many times, within what makes a difference: anybody may have written an annotation."""
+    return min(max(times, 0), _MAX_TIMES)
 
 
 def reservation_of(pod: Pod) -> Reservation:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from elastic_operator.plan.facts.snapshot import PendingPod
-from elastic_operator.plan.facts.times import doubled
+from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
@@ -30,15 +30,14 @@ PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 class _Gang:
     """A gang with its waiting pods (uids). Times are epoch seconds.
 
-    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff_until`: until when
-    it backs off. `times`: how often in a row it has backed off.
+    `first`: when it began to grow, for the first time or again. `grown`: when it last grew. `backoff`: how often in a
+    row it got nothing, and until when it backs off.
     """
 
     uids: frozenset[str]
     first: float
     grown: float
-    backoff_until: float = 0.0
-    times: int = 0
+    backoff: Attempts = NEVER_FAILED
 
 
 class WholeGangs:
@@ -77,10 +76,10 @@ class WholeGangs:
             self._gangs[name] = gang
             settled_at = min(gang.grown + SETTLED_SECONDS, gang.first + MAX_GROWING_SECONDS)
             self.again_at = min(
-                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff_until) if now < time), inf
+                self.again_at, *(ceil(time) for time in (settled_at, gang.backoff.until) if now < time), inf
             )
             can_be_served = now >= settled_at and _can_be_served(pods.values())
-            backs_off = can_be_served and now < gang.backoff_until <= now + MAX_GANG_BACKOFF_SECONDS + 1
+            backs_off = can_be_served and now < gang.backoff.until <= now + MAX_GANG_BACKOFF_SECONDS + 1
             is_planned = can_be_served and not backs_off
             if is_planned:
                 self._in_this_pass[name] = frozenset(uid for uid, pod in pods.items() if pod and not pod.promised)
@@ -99,12 +98,12 @@ class WholeGangs:
         for name, pods in self._in_this_pass.items():
             gang = self._gangs[name]
             if pods & uids or not pods or len(pods) == 1:
-                self._gangs[name] = replace(gang, times=0)
+                self._gangs[name] = replace(gang, backoff=NEVER_FAILED)
             elif name in tried:
-                seconds = doubled(len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS, gang.times + 1)
-                self._gangs[name] = replace(gang, backoff_until=ceil(now + seconds), times=gang.times + 1)
-                self.again_at = min(self.again_at, ceil(now + seconds))
-                first_backoffs += [pods] if not gang.times else []
+                backoff = gang.backoff.failed(now, len(pods) / PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS)
+                self._gangs[name] = replace(gang, backoff=replace(backoff, until=ceil(backoff.until)))
+                self.again_at = min(self.again_at, ceil(backoff.until))
+                first_backoffs += [pods] if not gang.backoff.times else []
             else:  # there were too many for one pass
                 self.again_at = min(self.again_at, ceil(now + SETTLED_SECONDS))
         self._in_this_pass = {}
