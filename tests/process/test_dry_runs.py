@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from elastic_api.status import JobStatus, Retry
-from elastic_operator.cluster.errors import Unreachable
+from elastic_operator.cluster.errors import Unreachable, api_error
 from elastic_operator.loop.reclaim import dry_runs
 from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, PASSED_SECONDS, DryRuns
@@ -144,6 +144,19 @@ def test_that_a_job_may_not_take_is_another_answer_while_it_lasts(error: Excepti
             moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
             assert (asked.dry_runs.may_preempt(job), asked.dry_runs.may_not_preempt() == before) == (True, True)
             await asked.dry_runs.stop()
+
+    asyncio.run(story())
+
+
+def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_long() -> None:
+    async def story() -> None:
+        moments, asked, (job,) = Moments(), Asked(), jobs_of("red", 1)
+        with patch.object(dry_runs, "time", moments):
+            await asked.want([job])
+            await asked.answer(job.uid, api_error(503, b"", retry_after="3600"))
+            assert not asked.dry_runs.may_preempt(job)
+            moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
+            assert asked.dry_runs.may_preempt(job)
 
     asyncio.run(story())
 
