@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
 from elastic_api.status import JobStatus, Retry
-from elastic_operator.cluster.errors import Unreachable, api_error
+from elastic_operator.cluster.errors import PodRefused, Unreachable, api_error
 from elastic_operator.loop.reclaim import dry_runs
 from elastic_operator.loop.reclaim.dry_run import DryRun
 from elastic_operator.loop.reclaim.dry_runs import MAX_DRY_RUNS_AT_ONCE, PASSED_SECONDS, DryRuns
 from elastic_operator.plan.facts.job import Job
 from tests.plan.jobs import at, make_job, make_status
 from tests.simulate.moments import Moments
+
+Besides = tuple[tuple[Job, tuple[str, ...]], ...]
 
 
 class Asked:
@@ -33,15 +36,15 @@ class Asked:
         self._answers[dry_run.job.uid] = asyncio.get_running_loop().create_future()
         await self._answers[dry_run.job.uid]
 
-    def wants(self, job: Job, *, order: int = 0) -> bool:
+    def wants(self, job: Job, *, order: int = 0, besides: Besides = ()) -> bool:
         """Whether the job's pod would be taken, as far as is known."""
-        dry_run = DryRun(job, ())
+        dry_run = DryRun(job, (), besides)
         return self.dry_runs.have_passed(job, Counter(), lambda: dry_run, victim_job=f"giver of {job.uid}", order=order)
 
-    async def want(self, jobs: Iterable[Job]) -> None:
+    async def want(self, jobs: Iterable[Job], *, besides: Besides = ()) -> None:
         """All of these, and what is asked then."""
         for order, job in enumerate(jobs):
-            self.wants(job, order=order)
+            self.wants(job, order=order, besides=besides)
         self.dry_runs.ask_next()
         await asyncio.sleep(0)
 
@@ -157,6 +160,25 @@ def test_a_gateway_that_names_an_hour_stops_no_namespace_s_preemption_for_so_lon
             assert not asked.dry_runs.may_preempt(job)
             moments.passed += dry_runs.MAX_SILENCE_SECONDS + 1
             assert asked.dry_runs.may_preempt(job)
+
+    asyncio.run(story())
+
+
+def test_that_pods_of_other_jobs_fill_the_quota_does_not_count_as_the_job_s_own_trouble() -> None:
+    """The fourth edit after that kept the job from preempting for an hour."""
+
+    async def story() -> None:
+        moments, asked, (job, other) = Moments(), Asked(), jobs_of("red", 2)
+        refused = PodRefused(api_error(403, b'{"message": "exceeded quota"}'), role="worker")
+        with patch.object(dry_runs, "time", moments):
+            for generation in range(1, dry_runs.MAX_EDITS + 3):
+                edited = replace(job, generation=generation)
+                asked.dry_runs.see(edited)
+                assert asked.dry_runs.may_preempt(edited)
+                await asked.want([edited], besides=((other, ("master",)),))
+                await asked.answer(job.uid, refused)
+                assert not asked.dry_runs.may_preempt(edited)
+                moments.passed += dry_runs.FIRST_REFUSED_SECONDS + 1
 
     asyncio.run(story())
 

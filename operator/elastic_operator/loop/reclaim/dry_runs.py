@@ -271,8 +271,9 @@ class DryRuns:
         except PodRefused as error:
             self._silences.pop(job.namespace, None)
             self._passed.pop(job.uid, None)
-            times = self._refusals[job.uid] = self._refusals.get(job.uid, 0) + (not dry_run.besides)
-            wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, times)
+            if not dry_run.besides:  # else the pods of other jobs may be what is refused
+                self._refusals[job.uid] = self._refusals.get(job.uid, 0) + 1
+            wait = doubled(FIRST_REFUSED_SECONDS, MAX_REFUSED_SECONDS, self._refusals.get(job.uid, 0))
             self._may_preempt_at[job.uid] = max(self._may_preempt_at.get(job.uid, 0.0), time.monotonic() + wait)
             if not dry_run.besides:
                 self._refused(job, error, dry_run.needed)
