@@ -64,6 +64,10 @@ def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
     assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
 
 
+def test_a_hold_that_begins_within_a_second_is_not_cut_short():
+    assert held_for(see(job(flaps(4)), now=200.9)) == HELD_SECONDS + 1
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import Undisturbed
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.job.observation import Observation
 
 MAX_CHANGES = 3
@@ -47,13 +47,13 @@ def hold_still(obs: Observation, now: float) -> Observation:
             or len(_counted_changes(obs, undisturbed, now)) <= MAX_CHANGES
         ):
             return obs
-        until = at(now + _held_seconds(obs))
+        until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = undisturbed is not None and undisturbed.since > began + 1 and len(obs.members) < obs.spec.minimum
+    is_another = undisturbed is not None and undisturbed.since > began and len(obs.members) < obs.spec.minimum
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
