@@ -135,6 +135,17 @@ def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
     assert again.events == ()
 
 
+def test_what_an_owner_takes_while_the_job_is_held_is_not_among_the_changes_for_which_it_is_held():
+    """The message named these pods as a change without a cause, and was another one after each."""
+    known = job(flaps(5), pods=group(2), replicas=3, target_replicas=3)
+    status = plan(known, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    told = status.condition("Flapping").message
+    taken = history((300, 3, 2, "QuotaReclaimed"))
+    later = status.model_copy(update={"history": [*taken, *status.history], "replicas": 2, "target_replicas": 2})
+    held = plan(make_job(group(1), status=later), make_grant(keep=["master-0", "worker-0"]), now=400).status
+    assert (held.held_until, held.condition("Flapping").message) == (status.held_until, told)
+
+
 HELD = {"held_until": at(700)}
 
 
