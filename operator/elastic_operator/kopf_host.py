@@ -21,6 +21,7 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
+from elastic_operator.cluster.sockets import Sockets
 from elastic_operator.job_feed import NO_JOB, Take
 
 LOGIN_SECONDS = 600
@@ -78,15 +79,18 @@ class Kopf:
         await run_in_own_loop(lambda: self._run(take, ours))
 
     async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+        sockets = Sockets()
+
         async def login(**_: Any) -> kopf.AiohttpSession:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization), list_none)
+            return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
         async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
             ours.call_soon_threadsafe(take, type, dict(body))
 
-        async def list_none(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+        async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+            request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
             lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
             if lists:
                 request.url = request.url.update_query(NO_JOB)
@@ -99,11 +103,17 @@ class Kopf:
         kopf.on.login(registry=registry)(login)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
         where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
-        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        try:
+            await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        finally:
+            await sockets.closed()
 
-    def _session(self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType) -> kopf.AiohttpSession:
+    def _session(
+        self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
+    ) -> kopf.AiohttpSession:
+        tls = self.connection.tls or True
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
             headers={"Authorization": authorization} if authorization else {},
             middlewares=(middleware,),
         )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
+from dataclasses import replace
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from devcluster import pki
 from elastic_api.job import GROUP, KIND, PLURAL, VERSION
 from elastic_operator.cluster.reflector import in_namespace
 from elastic_operator.job_feed import JOBS, NO_JOB
 from elastic_operator.kopf_host import EndlessPauses, Kopf
-from tests.cluster_unit.fake_api import FakeApi, connection_to, json
+from tests.cluster_unit.fake_api import FakeApi, connection_to, json, serving
 from tests.kit.tasks import running
 from tests.kit.wait import until_async
 
@@ -56,6 +60,20 @@ async def test_kopf_is_given_no_job_by_its_list_and_passes_on_what_its_watch_sho
     assert told[0] == (None, {})
     ((type_, job),) = told[1:]
     assert (type_, job["metadata"], job["spec"]) == ("ADDED", after["metadata"], after["spec"])
+
+
+async def test_kopf_asks_a_server_whose_certificate_has_the_name_that_the_kubeconfig_sets(tmp_path: Path):
+    """As behind a tunnel: the certificate has neither the address nor the name that is connected to."""
+    authority = pki.create_authority(tmp_path, "authority")
+    pair = pki.issue(authority, tmp_path, "server", common_name="server", serves=["kubernetes"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair.certificate_file, pair.key_file)
+    async with serving(tls) as api:
+        api.always["GET"] = discovered
+        trusted = ssl.create_default_context(cafile=str(authority.certificate_file))
+        connection = replace(connection_to(api), tls=trusted, server_hostname="kubernetes")
+        async with running(Kopf(connection, ())(lambda *_: None)):
+            await until_async("a watch", lambda: api.requests["WATCH"], seconds=WAIT_SECONDS, report=lambda: api.seen)
 
 
 def test_each_request_of_kopf_is_repeated_without_end_after_growing_pauses():
