@@ -22,7 +22,7 @@ from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
 from elastic_operator.cluster.sockets import Sockets
-from elastic_operator.job_feed import NO_JOB, Take
+from elastic_operator.job_feed import NO_JOB, WATCH_SECONDS, Take, bookmark
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
@@ -91,12 +91,13 @@ class Kopf:
         async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
             """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
             request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
-            lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
-            if lists:
+            of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
+            if of_jobs and not watches:
                 request.url = request.url.update_query(NO_JOB)
             response = await send(request)
-            if lists and response.ok:
-                ours.call_soon_threadsafe(take, None, {})
+            if of_jobs and response.ok:
+                answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
+                ours.call_soon_threadsafe(take, *answered)
             return response
 
         registry = kopf.OperatorRegistry()
@@ -124,6 +125,12 @@ class Kopf:
         )
 
 
+def namespace_in(path: str) -> str:
+    """The namespace whose collection is at that path; "" for the collection of all namespaces."""
+    *_, kind, name, _ = path.split("/")
+    return name if kind == "namespaces" else ""
+
+
 class EndlessPauses:
     """The pauses between kopf's repetitions of one request: growing, jittered, without an end."""
 
@@ -145,6 +152,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
     settings.watching.chunk_size = PAGE
+    settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
     return settings
 
