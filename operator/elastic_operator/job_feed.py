@@ -38,12 +38,21 @@ decisions, which are made from the list of our own.
 JOBS = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 NO_JOB = {"fieldSelector": "metadata.name=-"}
 """Selects none: that is no name of an object."""
+WATCH_SECONDS = 45
+"""Each watch of kopf ends after this time, and the next one goes on from there. That it is answered is news (172)."""
 
 
 Take = Callable[[str | None, dict[str, Any]], None]
-"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed."""
+"""Called with each event of a job: the type of the watch event, and its JSON; with None and {} when it has listed; with
+`bookmark` of a namespace, or of "", when the API server has answered its watch there.
+"""
 Host = Callable[[Take], Coroutine[Any, Any, None]]
 """Reports jobs until it ends or fails: what its watch shows since its last list."""
+
+
+def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
+    """The event that says: kopf has reported all that has happened in this namespace ("": in all) since its list."""
+    return "BOOKMARK", {"metadata": {"namespace": namespace}}
 
 
 class JobFeed:
@@ -62,13 +71,16 @@ class JobFeed:
     ) -> None:
         self.session, self.store, self._host = session, store, host
         self.namespaces = tuple(dict.fromkeys(namespaces))
-        self.last_ok = float("-inf")
+        self._heard = dict.fromkeys(self.namespaces or ("",), float("-inf"))
+        """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
         self.restarts = self.errors = 0
         """How often kopf was started again, and how many lists failed."""
         self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
         """When the last sweep that worked began (monotonic): the store is at least as new."""
+        self._listed_at = float("-inf")
+        """When kopf last listed (monotonic). The store may lack what came before, until a later sweep has worked."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -76,8 +88,8 @@ class JobFeed:
         return tuple(in_namespace(JOBS, namespace) for namespace in self.namespaces or ("",))
 
     def age(self) -> float:
-        """Seconds since the last news of jobs from the API server."""
-        return time.monotonic() - self.last_ok
+        """Seconds since the last news of jobs from the API server, of the namespace where that is longest ago."""
+        return time.monotonic() - min(self._heard.values())
 
     async def run(self) -> None:
         """Feed until cancelled."""
@@ -117,9 +129,12 @@ class JobFeed:
             await self._sweep()
 
     def _take(self, type: str | None, raw: dict[str, Any]) -> None:
-        self.last_ok = time.monotonic()
         if type is None:  # nothing from before that list is reported
+            self._listed_at = time.monotonic()
             self._listed.set()
+        elif type == "BOOKMARK":
+            if self._as_of >= self._listed_at:
+                self._heard[raw["metadata"]["namespace"]] = time.monotonic()
         elif type == "DELETED":
             try:
                 self.store.observe_deleted(raw["metadata"]["uid"], raw["metadata"]["resourceVersion"])
@@ -178,7 +193,8 @@ class JobFeed:
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):
                 return False
-        self.last_ok, self._as_of = time.monotonic(), began
+            self._heard[namespace] = time.monotonic()
+        self._as_of = began
         self._swept.set()
         return True
 

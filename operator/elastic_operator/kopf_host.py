@@ -21,7 +21,8 @@ from elastic_operator.cluster.backoff import Backoff
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.lists import PAGE
 from elastic_operator.cluster.own_loop import run_in_own_loop
-from elastic_operator.job_feed import NO_JOB, Take
+from elastic_operator.cluster.sockets import Sockets
+from elastic_operator.job_feed import NO_JOB, WATCH_SECONDS, Take, bookmark
 
 LOGIN_SECONDS = 600
 """kopf's session uses its token for this long. The kubelet renews service account tokens well before they end."""
@@ -78,32 +79,42 @@ class Kopf:
         await run_in_own_loop(lambda: self._run(take, ours))
 
     async def _run(self, take: Take, ours: asyncio.AbstractEventLoop) -> None:
+        sockets = Sockets()
+
         async def login(**_: Any) -> kopf.AiohttpSession:
             authorization = asyncio.run_coroutine_threadsafe(self.connection.credentials.header(), ours)
-            return self._session(await asyncio.wrap_future(authorization), list_none)
+            return self._session(await asyncio.wrap_future(authorization), ask, sockets)
 
         async def pass_on(type: str | None, body: kopf.Body, **_: Any) -> None:
             ours.call_soon_threadsafe(take, type, dict(body))
 
-        async def list_none(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
-            lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
-            if lists:
+        async def ask(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+            """Send a request of kopf. Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+            request.server_hostname = self.connection.server_hostname  # kopf itself passes no such name on
+            of_jobs, watches = request.url.path.endswith(f"/{PLURAL}"), "watch" in request.url.query
+            if of_jobs and not watches:
                 request.url = request.url.update_query(NO_JOB)
             response = await send(request)
-            if lists and response.ok:
-                ours.call_soon_threadsafe(take, None, {})
+            if of_jobs and response.ok:
+                answered = bookmark(namespace_in(request.url.path)) if watches else (None, {})
+                ours.call_soon_threadsafe(take, *answered)
             return response
 
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
         kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)(pass_on)
         where: dict[str, Any] = {"namespaces": self.namespaces} if self.namespaces else {"clusterwide": True}
-        await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        try:
+            await kopf.operator(registry=registry, settings=kopf_settings(), standalone=True, **where)
+        finally:
+            await sockets.closed()
 
-    def _session(self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType) -> kopf.AiohttpSession:
+    def _session(
+        self, authorization: str | None, middleware: aiohttp.ClientMiddlewareType, sockets: Sockets
+    ) -> kopf.AiohttpSession:
+        tls = self.connection.tls or True
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self.connection.tls or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=sockets.make),
             headers={"Authorization": authorization} if authorization else {},
             middlewares=(middleware,),
         )
@@ -112,6 +123,12 @@ class Kopf:
             aiohttp_session=session,
             expiration=datetime.now(UTC) + timedelta(seconds=LOGIN_SECONDS),
         )
+
+
+def namespace_in(path: str) -> str:
+    """The namespace whose collection is at that path; "" for the collection of all namespaces."""
+    *_, kind, name, _ = path.split("/")
+    return name if kind == "namespaces" else ""
 
 
 class EndlessPauses:
@@ -135,6 +152,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
     settings.watching.chunk_size = PAGE
+    settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
     return settings
 

@@ -64,6 +64,10 @@ def test_more_than_three_changes_in_ten_minutes_are_too_many(count, is_held):
     assert (START + NOW + HELD_SECONDS in seen.wake_at) is is_held
 
 
+def test_a_hold_that_begins_within_a_second_is_not_cut_short():
+    assert held_for(see(job(flaps(4)), now=200.9)) == HELD_SECONDS + 1
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -129,6 +133,17 @@ def test_a_job_that_is_held_says_why_until_when_and_what_a_person_can_do():
     assert [event.reason for event in planned.events] == ["Flapping"]
     again = plan(replace(job(flaps(5)), status=planned.status), make_grant(keep=["master-0", "worker-0"]))
     assert again.events == ()
+
+
+def test_what_an_owner_takes_while_the_job_is_held_is_not_among_the_changes_for_which_it_is_held():
+    """The message named these pods as a change without a cause, and was another one after each."""
+    known = job(flaps(5), pods=group(2), replicas=3, target_replicas=3)
+    status = plan(known, make_grant(keep=["master-0", "worker-0", "worker-1"])).status
+    told = status.condition("Flapping").message
+    taken = history((300, 3, 2, "QuotaReclaimed"))
+    later = status.model_copy(update={"history": [*taken, *status.history], "replicas": 2, "target_replicas": 2})
+    held = plan(make_job(group(1), status=later), make_grant(keep=["master-0", "worker-0"]), now=400).status
+    assert (held.held_until, held.condition("Flapping").message) == (status.held_until, told)
 
 
 HELD = {"held_until": at(700)}

@@ -521,8 +521,17 @@ def test_growth_that_the_api_server_refuses_is_tried_again_later_and_the_job_goe
     assert (failed.size, failed.attempt, failed.cause) == (3, 1, RetryCause.FAILED_CREATE)
     assert START + 110 <= seconds(failed.not_before) < START + 115
     assert [e.reason for e in seen.events] == ["ScaleUpBlocked"]
+    assert seen.events[0].message.endswith(f" Tried again in {seconds(failed.not_before) - START - 100:.0f} s.")
     assert len(seen.members) == 2
     assert seen.to_delete == ()
+
+
+def test_a_wait_that_begins_within_a_second_is_not_cut_short():
+    """The first wait after repeated losses, of 2 s, was 1 s for a loss late in a second."""
+    refused = see(make_job(status=make_status(target_replicas=4), blocked=QUOTA), now=100).status.failed_size
+    later = see(make_job(status=make_status(target_replicas=4), blocked=QUOTA), now=100.9).status.failed_size
+    assert seconds(later.not_before) == seconds(refused.not_before) + 1
+    assert see(loses_for_the_third_time({}), now=200.9).status.retry.not_before == at(203)
 
 
 def test_what_does_not_make_the_minimum_goes_when_the_api_server_takes_no_more():

@@ -20,9 +20,10 @@ class Backoff:
     failures: int = 0
 
     def next(self, *, at_least: float | None = None, worked: float = 0.0) -> float:
-        """The wait after one more failure, and no less than `at_least`, the seconds that the server asked for.
+        """The wait after one more failure, in seconds. Without its jitter it is at least `at_least`, which the server
+        asked for, but never more than `most`.
 
-        Work that goes on until it fails did so for `worked` seconds.
+        `worked`: for how many seconds the work had gone on before it failed.
         """
         if worked >= LASTING_SECONDS:
             self.reset()

@@ -13,6 +13,10 @@ from typing import Any
 
 import msgspec
 
+MAX_RETRY_AFTER_SECONDS = 30.0
+"""No server makes the operator wait longer, as the longest waits after failures of its own are not longer either. The
+API server names a few seconds; a gateway before it may name an hour.
+"""
 _MAX_SHOWN = 200
 
 
@@ -40,7 +44,9 @@ class Remedy(Enum):
 
 
 class ClusterError(Exception):
-    """A call to the cluster failed. `retry_after` is in seconds, if the server named it."""
+    """A call to the cluster failed. `retry_after`: the seconds that the server named, at most MAX_RETRY_AFTER_SECONDS;
+    None if it named none.
+    """
 
     remedy = Remedy.USER
     retry_after: float | None = None
@@ -200,17 +206,17 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 def api_error(status: int, body: bytes, *, retry_after: str | None = None) -> ApiError:
     """The exception for a response with an HTTP `status` of 400 or more; `retry_after` is that header's text."""
-    return _error(status, _parsed(body), retry_after=_seconds(retry_after))
+    return _error(status, _parsed(body), header=retry_after)
 
 
 def error_event(body: bytes) -> ApiError:
     """The exception for an ERROR event of a watch; its object is a Status, whose `code` stands for the HTTP status."""
     parsed = _parsed(body)
     code = parsed.get("code")
-    return _error(code if isinstance(code, int) else 500, parsed, retry_after=None)
+    return _error(code if isinstance(code, int) else 500, parsed)
 
 
-def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -> ApiError:
+def _error(status: int, body: Mapping[str, Any], *, header: str | None = None) -> ApiError:
     reason = str(body.get("reason") or "")
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if kind is Conflict and reason == "AlreadyExists":
@@ -224,15 +230,17 @@ def _error(status: int, body: Mapping[str, Any], *, retry_after: float | None) -
         str(body.get("message") or "no message"),
         status=status,
         reason=reason,
-        retry_after=retry_after if retry_after is not None else _positive(details.get("retryAfterSeconds")),
+        retry_after=_wait(_seconds(header)) or _wait(details.get("retryAfterSeconds")),
     )
 
 
-def _positive(seconds: object) -> float | None:
-    """The seconds, if they are a number above zero that a float can hold."""
+def _wait(seconds: object) -> float | None:
+    """The wait that the server named, cut to MAX_RETRY_AFTER_SECONDS. None if it is not a number above zero that a
+    float can hold.
+    """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return None
-    return float(seconds) if 0 < seconds <= sys.float_info.max else None
+    return min(float(seconds), MAX_RETRY_AFTER_SECONDS) if 0 < seconds <= sys.float_info.max else None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -19,13 +19,14 @@ from elastic_api.job import API_VERSION, GROUP, KIND
 from elastic_operator.cluster.errors import AlreadyExists, ClusterError, NotFound
 from elastic_operator.cluster.lease import micro_time
 from elastic_operator.cluster.pod import Pod
+from elastic_operator.cluster.rate_limit import TokenBucket
 from elastic_operator.cluster.session import Session
 from elastic_operator.plan.facts.decisions import Event
 
 CONTROLLER = f"{GROUP}/operator"
 QUEUE = 1000
 KNOWN = 4096
-"""The most jobs whose rates, and events whose repetitions, are remembered."""
+"""The most events whose repetitions are remembered. Of more jobs, those whose rate is not in use are forgotten."""
 SERIES_SECONDS = 600.0
 """An event that comes again within this time counts as the same one; later it is a new one."""
 BURST = 25
@@ -86,13 +87,14 @@ class EventRecorder:
         self._instance = instance
         self._queue: asyncio.Queue[tuple[str, Event]] = asyncio.Queue(QUEUE)
         self._series: OrderedDict[tuple[str, Event], _Series] = OrderedDict()
-        self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._rates = TokenBucket(BURST, REFILL_SECONDS, now=time.monotonic)
 
     def record(self, subject: Subject, event: Event) -> None:
         """Queue `event` of that object, to be written soon."""
-        if self._queue.full() or not self._within_rate(subject.uid):
+        if self._queue.full() or not self._rates.has(subject.uid):
             self._on_drop()
             return
+        self._rates.take(subject.uid)
         now, wall = time.monotonic(), self._session.api_time()
         known = self._series.pop((subject.uid, event), None)
         if known is not None and now - known.seen < SERIES_SECONDS:
@@ -104,7 +106,11 @@ class EventRecorder:
         self._queue.put_nowait(series.key)
 
     def _drop_old(self, now: float) -> None:
-        """Forget events that would be new ones if they came again; the oldest are in front."""
+        """Forget events that would be new ones if they came again; the oldest are in front. If there are many jobs,
+        forget the rates of those that have used up nothing.
+        """
+        if len(self._rates) > KNOWN:
+            self._rates.forget_full()
         while len(self._series) > KNOWN or now - next(iter(self._series.values())).seen > SERIES_SECONDS:
             self._series.popitem(last=False)
 
@@ -182,16 +188,6 @@ class EventRecorder:
         digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter
         return f"{about}.{digest[:_MAX_DIGEST]}"
-
-    def _within_rate(self, uid: str) -> bool:
-        now = time.monotonic()
-        tokens, since = self._rates.pop(uid, (float(BURST), now))
-        tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
-        allowed = tokens >= 1.0
-        self._rates[uid] = (tokens - 1.0 if allowed else tokens, now)
-        if len(self._rates) > KNOWN:
-            self._rates.popitem(last=False)
-        return allowed
 
 
 def _cut(note: str) -> str:

@@ -26,6 +26,10 @@ class TokenBucket:
         self._known: dict[Hashable, _Tokens] = {}
         """By key; a key whose bucket is full may be missing."""
 
+    def __len__(self) -> int:
+        """How many keys are known; `forget_full` leaves those that have used tokens lately."""
+        return len(self._known)
+
     def has(self, key: Hashable) -> bool:
         """Whether a token is left."""
         return self._renewed(key).left >= 1

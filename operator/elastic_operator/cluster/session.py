@@ -8,16 +8,13 @@ they know what a repetition means.
 
 from __future__ import annotations
 
-import asyncio
 import math
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -26,6 +23,7 @@ from aiohttp.abc import AbstractStreamWriter
 from elastic_operator.cluster.clock import ServerClock
 from elastic_operator.cluster.connection import Connection
 from elastic_operator.cluster.errors import Fenced, Unauthorized, Unreachable, api_error
+from elastic_operator.cluster.sockets import Sockets
 from elastic_operator.cluster.write_queue import Urgency, WriteQueue
 
 JSON = "application/json"
@@ -36,7 +34,6 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 WRITE_SECONDS = 8.0
 REQUEST_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
-_CLOSE_SECONDS = 1.0
 _IDLE_SECONDS = 75.0
 """Shorter than the API server's 90 s: if the server closes a connection during a POST, its outcome is unknown."""
 _READ_BUFFER = 1 << 20
@@ -103,7 +100,7 @@ class Session:
         self._on_request = on_request
         self._writes = WriteQueue(max_writes)
         self.clock = ServerClock()
-        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._sockets = Sockets()
         self._http = http or self._over_tcp(connection)
 
     async def __aenter__(self) -> Self:
@@ -115,12 +112,9 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections. Those of aborted requests end TLS in their own time: they get a moment."""
+        """End all connections; those of aborted requests get a moment to end TLS."""
         await self._http.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                while any(open_.fileno() >= 0 for open_ in self._sockets):  # noqa: ASYNC110 # closed sockets tell nobody
-                    await asyncio.sleep(0.01)
+        await self._sockets.closed()
 
     def _over_tcp(self, connection: Connection) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -128,7 +122,7 @@ class Session:
                 limit=0,
                 keepalive_timeout=_IDLE_SECONDS,
                 ssl=connection.tls if connection.tls else True,
-                socket_factory=self._socket,
+                socket_factory=self._sockets.make,
             ),
             headers={
                 "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
@@ -139,12 +133,6 @@ class Session:
             },
             read_bufsize=_READ_BUFFER,
         )
-
-    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, _ = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
 
     def api_time(self) -> float:
         """Now, in epoch seconds on the API server's clock; before the first response, on the local one."""

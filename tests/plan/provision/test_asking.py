@@ -73,6 +73,14 @@ def test_the_reason_says_what_is_wanted_what_there_is_and_what_comes_next():
     )
 
 
+def test_while_the_api_server_has_answered_none_of_its_creations_it_says_no_time_until_which_its_pods_wait():
+    """The time counts from the creation of the first pod. The status said 1970-01-01T00:00:00Z."""
+    snapshot = make_snapshot(FULL, [asking(low=2)])
+    grant = allocate(with_pods_made(snapshot, allocate(snapshot)))["j"]
+    assert (notation(grant), grant.limit) == ("m0 w0", SizeReason.WAITING_FOR_NODES)
+    assert "wait for the cluster's autoscaler to add nodes. If they do not come" in grant.message
+
+
 # -- quota -------------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,8 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
             f"{wanted}; {usable}. New nodes are requested once the pods have come for which room is held now: until"
             " then, pods that wait for the scheduler would take it."
         )
-    until = f" until {rfc3339(at(entry.demand.request_ends_at))}" if entry.demand.provisioning_pods else ""
+    ends_at = entry.demand.request_ends_at if entry.demand.provisioning_pods else 0.0
+    until = f" until {rfc3339(at(ends_at))}" if ends_at else ""
     return (
         f"{wanted}; {usable}. Its pods wait for the cluster's autoscaler to add nodes{until}. If they do not come,"
         " the pods are taken back, and the job is tried again later."

@@ -218,7 +218,7 @@ class JobDemand:
     may_request_nodes_at: float | None = None
     """The time from which pods of the job may request new nodes; None: never (49)."""
     request_ends_at: float = 0.0
-    """The time until which the provisioning pods request nodes."""
+    """The time until which the provisioning pods request nodes; 0.0 while none of them has been seen."""
 
     @property
     def gpus(self) -> int:

@@ -25,8 +25,13 @@ def at(seconds: float) -> datetime:
 
 
 def round_up(seconds: float) -> int:
-    """The next whole second, so that a wait that is written down is not cut short: statuses have whole seconds."""
+    """The next whole second."""
     return ceil(seconds - _ROUNDING_SECONDS)
+
+
+def end_of_wait(seconds: float) -> datetime:
+    """The status time for a wait that ends then (seconds since the epoch). It is rounded up: no wait is cut short."""
+    return at(round_up(seconds))
 
 
 def seconds(time: datetime | None) -> float:

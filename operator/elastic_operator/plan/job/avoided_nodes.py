@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elastic_api.status import MAX_AVOIDED, AvoidedNode, JobStatus, rfc3339
 from elastic_operator.plan.facts.job import OwnPod
-from elastic_operator.plan.facts.times import at, round_up, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import avoided_seconds
 from elastic_operator.plan.job.observation import Observation
 
@@ -34,7 +34,7 @@ def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
         before = known.pop(node, None)
         if before is None or not is_together(before, now):
             times = 1 if before is None else before.times + 1
-            until = at(round_up(now + avoided_seconds(times)))
+            until = end_of_wait(now + avoided_seconds(times))
             before = AvoidedNode(name=node, until=until, times=times, reason=f"{pod.name}: {pod.disrupted}")
         known[node] = before
     return list(known.values())[-MAX_AVOIDED:]

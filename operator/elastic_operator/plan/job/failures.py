@@ -10,7 +10,7 @@ from elastic_api.status import JobStatus, LastFailure, Retry, RetryCause, Traini
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_first
-from elastic_operator.plan.facts.times import at, doubled, round_up, seconds
+from elastic_operator.plan.facts.times import at, doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.observation import Observation, end_incarnation, fail, present, replace_all
 from elastic_worker.contract import EXIT_DO_NOT_RETRY, ROLE_MASTER
@@ -173,8 +173,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
     if counts and over:
         return fail(replace(obs, status=status), now, "RestartLimitReached", f"{what} ({over})"), "", 0
     wait = doubled(1, MAX_BACKOFF_SECONDS, attempt)
-    not_before = at(round_up(now + wait))
-    retry = Retry(reason=f"{what}.", not_before=not_before, attempt=attempt, cause=RetryCause.POD_FAILED)
+    retry = Retry(reason=f"{what}.", not_before=end_of_wait(now + wait), attempt=attempt, cause=RetryCause.POD_FAILED)
     kind = f"Failure {failures} of {max(1, limit)}" if counts else "Not counted as a failure (the group just changed)"
     return replace(obs, status=status.model_copy(update={"retry": retry})), f"{what}. {kind}", wait
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elastic_api.status import Change, JobStatus, SizeReason, rfc3339
+from elastic_api.status import Change, ConditionType, JobStatus, SizeReason, rfc3339
 from elastic_operator.plan.facts.job import Undisturbed
-from elastic_operator.plan.facts.times import at, seconds
+from elastic_operator.plan.facts.times import end_of_wait, seconds
 from elastic_operator.plan.facts.waits import EMPTY_SECONDS, HELD_SECONDS, MAX_CHANGES, WITHIN_SECONDS
 from elastic_operator.plan.job.observation import Observation
 
@@ -36,28 +36,30 @@ def hold_still(obs: Observation, now: float) -> Observation:
             or len(_counted_changes(obs, undisturbed, now)) <= MAX_CHANGES
         ):
             return obs
-        until = at(now + _held_seconds(obs))
+        until = end_of_wait(now + _held_seconds(obs))
         granted = status.target_replicas if obs.members else 0
         status = status.model_copy(update={"held_until": until, "target_replicas": granted})
         return replace(obs, status=status, wake_at=(*obs.wake_at, seconds(until)))
     until, edited = status.held_until, obs.job.generation != status.observed_generation
     began = seconds(until) - _held_seconds(obs)
-    is_another = undisturbed is not None and undisturbed.since > began + 1 and len(obs.members) < obs.spec.minimum
+    is_another = undisturbed is not None and undisturbed.since > began and len(obs.members) < obs.spec.minimum
     if now >= seconds(until) or edited or is_another:
         return replace(obs, status=status.model_copy(update={"held_until": None}))
     return replace(obs, wake_at=(*obs.wake_at, seconds(until)))
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened, until when the job is held, and what a person can do; "" for a job that is not held."""
-    until = status.held_until
+    """In words, what happened before the hold, until when it lasts, and what a person can do; "" for a job that is not
+    held.
+
+    The hold began when the condition became True, or begins now if it is not True yet.
+    """
+    until, known = status.held_until, status.condition(ConditionType.FLAPPING)
     if until is None:
         return ""
-    latest = seconds(until) - EMPTY_SECONDS
-    changes = [
-        change for change in _since(status, latest - HELD_SECONDS - WITHIN_SECONDS) if seconds(change.time) <= latest
-    ]
-    sizes = [change.to for change in changes[-MAX_CHANGES - 2 :]]
+    began = seconds(known.last_transition_time) if known is not None and known.status == "True" else seconds(until)
+    lately = _since(status, seconds(until) - HELD_SECONDS - WITHIN_SECONDS)
+    sizes = [change.to for change in lately if seconds(change.time) <= began][-MAX_CHANGES - 2 :]
     return (
         f"Its size was changed again and again ({', '.join(map(str, sizes))} pods) though nothing changed from outside."
         f" It keeps what it has until {rfc3339(until)}, and still gives back what others are entitled to. An edit of"

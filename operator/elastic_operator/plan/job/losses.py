@@ -15,7 +15,7 @@ from elastic_api.status import MAX_AVOIDED, JobStatus, Retry, RetryCause
 from elastic_operator.plan.facts.decisions import Event
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.text import pods
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import at, doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import MAX_BACKOFF_SECONDS
 from elastic_operator.plan.job.avoided_nodes import ONE_LOSS_SECONDS, avoided_nodes, is_together, refused_by, remembered
 from elastic_operator.plan.job.failures import DISTURBANCE_SECONDS, has_failed
@@ -149,7 +149,7 @@ def _wait_if_repeated(status: JobStatus, now: float, why: str, *, reasons: tuple
         return status
     wait = doubled(1, MAX_BACKOFF_SECONDS, before)
     why = f"{before + 1} losses in two minutes. {why}"
-    retry = Retry(reason=why, not_before=at(now + wait), attempt=before, cause=RetryCause.POD_LOST)
+    retry = Retry(reason=why, not_before=end_of_wait(now + wait), attempt=before, cause=RetryCause.POD_LOST)
     return status.model_copy(update={"retry": retry})
 
 

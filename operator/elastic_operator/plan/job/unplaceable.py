@@ -14,7 +14,7 @@ from elastic_operator.plan.facts.futility_backoff import backoff_seconds
 from elastic_operator.plan.facts.job import OwnPod
 from elastic_operator.plan.facts.roles import master_in
 from elastic_operator.plan.facts.text import listed
-from elastic_operator.plan.facts.times import at, doubled, seconds
+from elastic_operator.plan.facts.times import doubled, end_of_wait, seconds
 from elastic_operator.plan.facts.waits import WAITS
 from elastic_operator.plan.job.elastic_rules import next_master
 from elastic_operator.plan.job.losses import due_for_a_master, reported
@@ -143,14 +143,14 @@ def try_later(obs: Observation, now: float, left: tuple[OwnPod, ...], cause: Ret
     for_nodes = cause is RetryCause.NODES_NOT_PROVISIONED
     failed = Retry(
         reason=why,
-        not_before=at(now + wait),
+        not_before=end_of_wait(now + wait),
         attempt=attempt,
         size=None if for_nodes else 1 if goes else len(left) + 1,
         waits_for="Nodes" if for_nodes else None,
         cause=cause,
     )
     status = obs.status.model_copy(update={"failed_size": failed, "replicas": len(left)})
-    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait} s.", "Warning")
+    event = Event("ScaleUpBlocked", f"{why.rstrip('.')}. Tried again in {wait:.0f} s.", "Warning")
     if goes:
         return replace_all(obs, end_incarnation(status, target_replicas=0), event)
     to_delete = (*obs.to_delete, *((pod, why) for pod in obs.members if pod not in left))
