@@ -86,7 +86,7 @@ class Kopf:
             ours.call_soon_threadsafe(take, type, dict(body))
 
         async def list_none(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-            """Of its list, kopf gets the resourceVersion only, from which it watches (173)."""
+            """Let kopf's list return no job, only the resourceVersion to watch from (173)."""
             lists = request.url.path.endswith(f"/{PLURAL}") and "watch" not in request.url.query
             if lists:
                 request.url = request.url.update_query(NO_JOB)

@@ -69,7 +69,7 @@ class MetricsAccess:
             try:
                 found = await self._ask(token)
             except ClusterError as error:
-                log.warning("metrics: nobody knows whether they may be read reason=%s", error)
+                log.warning("metrics: the API server did not say whether this token may read them reason=%s", error)
                 return LET_IN if verdict == LET_IN and age < OUTAGE_SECONDS else NO_ANSWER
         self._remember(digest, found)
         return found

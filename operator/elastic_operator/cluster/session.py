@@ -115,7 +115,7 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections. Those of aborted requests end TLS in their own time: they get a moment."""
+        """Close all connections, and wait up to `_CLOSE_SECONDS` for TLS to end on those of aborted requests."""
         await self._http.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):

@@ -76,7 +76,7 @@ class StoredWorld:
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
-        """Hear of no more changes: the stores outlive a leader's term."""
+        """Unsubscribe from the stores, which live longer than this leader."""
         self._end_subscription()
         self.reader.external_changes.close()
 

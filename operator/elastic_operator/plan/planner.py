@@ -142,9 +142,9 @@ class Planner:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def read_ahead(self, world: World) -> Iterator[None]:
-        """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        Whatever changes between two steps is observed again.
+        A job that changes between two steps is observed again.
         """
         for uid in world.unread():
             self._observe(world, uid)

@@ -68,7 +68,8 @@ class World(Protocol):
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
         """The job made the planner raise: its facts say so until it is tried again. False if there is no such job.
 
-        `in_allocation`: the allocation raised the error. `given`: the error is about what an allocation gave the job.
+        `in_allocation`: the allocation raised the error. `given`: the error came when the job's grant was planned or
+        carried out.
         """
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:

@@ -93,7 +93,7 @@ class Quarantine:
     ) -> Fault:
         """Leave the object out until its next try. The error and its traceback go to the log.
 
-        `given`: the error is about what an allocation gave the job.
+        `given`: the error came when the job's grant was planned or carried out.
         """
         now = time.monotonic()
         self._forget_old(now)

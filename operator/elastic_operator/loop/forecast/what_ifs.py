@@ -90,7 +90,9 @@ class WhatIfs:
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """To answer a job of the namespace took this many seconds: take the tokens that this is worth."""
+        """Charge the namespace for an answer that took `seconds`: one more token for each `ONE_SECONDS` beyond the
+        first.
+        """
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at(self) -> float:

@@ -1,9 +1,9 @@
-"""The work that growth costs a job which goes back to its last checkpoint with each change of size (148).
+"""The work that growth costs a job that restarts from its last checkpoint at each change of size (148).
 
 These are all scripts in Torchrun mode, and in Elastic mode those that neither use the library nor name their
-checkpoints (62). Such a job grows less often, and by more at a time. Growth gains the time until the next change, on
-the new GPUs. Nobody knows how long that is; the best guess is as long as the job has had its present size. Growth
-costs the work of all GPUs that the job has.
+checkpoints (62). Such a job grows less often, and by more at a time. Growth gains the work of the new GPUs until the
+next change. The time until then is unknown; the best guess is as long as the job has had its present size. Growth costs
+the work of all GPUs that the job has.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, JobStatus
 
 WORK_SECONDS = 1800.0
-"""Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as
-it grows, more when the GPUs are taken back, and both times it starts again.
+"""The work that one growth is assumed to cost, in seconds of all the job's GPUs. A script that saves every 20 minutes
+loses 10 on average when it grows, as much when it shrinks again, and starts twice.
 """
 MAX_WAIT_SECONDS = 7200.0
-"""After this time without a change it takes whatever there is, so no GPU stays idle for good."""
+"""After this time without a change a job grows to any allowed size, so no GPU stays idle for good."""
 
 
 def growth_cost(spec: JobSpec, status: JobStatus) -> float:
-    """Seconds of all its work that growth costs the job; 0 where it costs nothing, or the job does not wait.
+    """The cost of growth, in seconds of work of all the job's GPUs; 0 if it costs nothing, or the job does not wait.
 
     A script that counts samples uses the library. With `scaleUpDelaySeconds: 0` the user wants no wait. A job that has
     not grown yet does not wait. One that grew, was stopped and began again does.
@@ -33,7 +33,7 @@ def growth_cost(spec: JobSpec, status: JobStatus) -> float:
 
 
 def worth_it_after(cost: float, size: int, larger: int) -> float:
-    """Seconds for which the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
+    """How many seconds the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
     return min(MAX_WAIT_SECONDS, cost * size / (larger - size))
 
 

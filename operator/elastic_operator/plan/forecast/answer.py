@@ -1,7 +1,8 @@
-"""What a job would get that asks now: the allocator's own answer, on the snapshot with that job in it (160).
+"""The answer to a job's question what it would get now: the allocator's decision on the snapshot with that job in it
+(160).
 
-The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
-make a job may ask.
+The answer names teams and amounts only. It does not name the jobs that would be evicted, because anybody who may create
+a job may ask.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ WOULD_NOT_LAST = "It would get pods that others would take back at once, so it g
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the job would get: `replicas` pods with `gpus` in all, and what limits it.
+    """The job would get `replicas` pods with `gpus` GPUs in all; `limit` and `message` say why not more.
 
     `reclaimed`: the GPUs of running pods that would be evicted for the job. `borrowed`: its GPUs beyond the guarantee.
     `lenders`: the teams that would lend them, each with the most GPUs that it would lend. If the job does not fit,
@@ -47,7 +48,7 @@ class Answer:
 
 
 def no_answer(limit: str, message: str) -> Answer:
-    """The answer for a job about which nothing can be worked out."""
+    """The answer for a job for which none can be worked out."""
     return Answer(fits=False, replicas=0, gpus=0, limit=limit, message=message)
 
 
@@ -58,7 +59,7 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
 
 
 def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
-    """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
+    """The answer for a job that asks: what it would get now; if nothing, when it would start."""
     resumed = with_job(snapshot, job)
     yield
     allocation = LookaheadAllocator().allocate(resumed)
@@ -73,12 +74,12 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
 
 
 def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
-    """The snapshot with that job in it, instead of what it holds as it is."""
+    """The snapshot with that demand of the job, instead of the job's present demand."""
     return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
-    """What the job gets in this allocation."""
+    """The answer for the job by this allocation."""
     grant = allocation[job.uid]
     needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas

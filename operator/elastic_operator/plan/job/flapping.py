@@ -1,8 +1,8 @@
-"""Holds a job at what it has if its size is changed again and again although nothing changes from outside (143).
+"""Holds a job at its present pods if its size is changed again and again although nothing changes from outside (143).
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Others still get what they are entitled to.
+pods moves. Other teams may still take what they are entitled to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ WITHIN_SECONDS = 600.0
 """More than `MAX_CHANGES` within this time are too many. Changes in the same direction count once."""
 HELD_SECONDS = 600
 EMPTY_SECONDS = 60
-"""Both times for a job without pods: the job has nothing to lose, and may be entitled to what it waits for."""
+"""The window and the hold for a job without pods. They are shorter, because such a job has nothing to lose, and may be
+entitled to what it waits for.
+"""
 _OWN = frozenset(
     {"Started", "ScaledUp", "ScaledDown", "QuotaReclaimed", "PreemptedByJob", SizeReason.WAITING_FOR_NODES}
 )
@@ -28,16 +30,19 @@ _OWN = frozenset(
 
 
 def may_flap(status: JobStatus, now: float) -> bool:
-    """Whether the job is held or has changed often enough; else it does not matter since when it is undisturbed."""
+    """Whether the job is held, or changed size so often that it may be held next. For other jobs the time of the last
+    external change is not read.
+    """
     lately = status.history[MAX_CHANGES : MAX_CHANGES + 1]
     return status.held_until is not None or any(seconds(change.time) > now - WITHIN_SECONDS for change in lately)
 
 
 def hold_still(obs: Observation, now: float) -> Observation:
-    """Hold the job if it was changed too often; let it go when the time is over or something has changed.
+    """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
-    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
-    (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by another try.
+    An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
+    their nodes (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by
+    another try.
     """
     status, undisturbed = obs.status, obs.job.context.undisturbed
     if status.held_until is None:
@@ -60,7 +65,7 @@ def hold_still(obs: Observation, now: float) -> Observation:
 
 
 def why_held(status: JobStatus) -> str:
-    """In words, what happened, until when the job is held, and what a person can do; "" for a job that is not held."""
+    """The cause of the hold, its end, and what a person can do, in words; "" for a job that is not held."""
     until = status.held_until
     if until is None:
         return ""
@@ -86,10 +91,11 @@ def _held_seconds(obs: Observation) -> int:
 
 
 def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> list[Change]:
-    """The changes that count, of those since nothing has changed from outside.
+    """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
-    the one before, or growth that is withdrawn before its pod is there: no pod goes by it.
+    Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
+    direction as the one before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted by
+    it.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS

@@ -1,10 +1,10 @@
 """Nodes that are not Ready and yet train: the master of an Elastic job reports that its pods there do (92).
 
-Ready is what a kubelet could tell the API server. A node that only the API server cannot hear trains on. To give it up
-would cost the job its work, and start a second copy of the pod beside the first. So the master is asked, and believed
-while it answers, except about pods that are being deleted. A user who makes it lie keeps pods on a node where nobody
-else gets any, and no more. In Torchrun mode there is no master to ask. A node that is deleted or tainted out-of-service
-is lost, whatever the master says.
+A node is Ready if its kubelet reaches the API server. The pods of a node that only the API server cannot hear train on.
+To give the node up would cost the job its work, and start a second copy of the pod beside the first. So the master is
+asked, and believed while it answers, except about pods that are being deleted. A user who makes it lie keeps pods on a
+node where nobody else gets any, and no more. In Torchrun mode there is no master to ask. A node that is deleted or
+tainted out-of-service is lost, whatever the master says.
 """
 
 from __future__ import annotations
