@@ -298,7 +298,7 @@ class Process:
         return convert.main_container_name(pod) if pod else contract.MAIN_CONTAINER
 
     async def _beat(self) -> None:
-        """Tell the elector again and again that the main loop turns: without that, the elector gives the lease up (90)."""
+        """Tell the elector again and again that the main loop turns. Without that, it gives the lease up (90)."""
         stepped = self.session.clock.stepped
         while True:
             self.elector.beat()

@@ -16,7 +16,8 @@ from elastic_operator.plan.facts.team import by_age
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A team that wants GPUs: `requested` is all it would use, `limit` the most it may have (None = no limit).
+    """A team that wants GPUs: `requested` is all that it would use, `limit` the most that it may have (None = no
+    limit).
 
     `kept_back` is the part of its idle guarantee that is not lent and stays out of the division. Ties end by age
     (`by_age`). All amounts are GPUs.
@@ -40,7 +41,7 @@ class Claimant:
 def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], int]:
     """The share of each claimant by name, and the GPUs that nobody gets.
 
-    Guarantees are honoured as written, even when their sum is above `total`: then the first to use them has them.
+    Guarantees are honoured as written, even if their sum exceeds `total`: the first team to use GPUs then has them.
     """
     shares = {c.name: min(max(0, c.guaranteed), c.wanted) for c in claimants}
     left = max(0, total - sum(shares.values()) - sum(max(0, c.kept_back) for c in claimants))

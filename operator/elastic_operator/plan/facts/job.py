@@ -166,7 +166,7 @@ class Undisturbed:
 
 @dataclass(frozen=True, slots=True)
 class JobReports:
-    """Reports about a job beside its object and its pods: by the operator's writes, by its master, by its pods' logs."""
+    """News of a job beside its object and its pods: from the operator's writes, its master and its pods' logs."""
 
     trouble: str = ""
     """Why the last write for the job failed, while the write is retried."""
