@@ -1,4 +1,4 @@
-"""What the planner remembers of one job from pass to pass."""
+"""The planner's memory of one job from pass to pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job's last plan: made from what, with what status, and when (`due`, monotonic) it is made again anyway."""
+    """A job's last plan: its inputs, its status, and when (`due`, monotonic) it is made again in any case."""
 
     obs: Observation
     assignment: Assignment | None
@@ -28,7 +28,7 @@ class Planned:
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the planner remembers of one job.
+    """The planner's memory of one job.
 
     `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
     the job is quarantined.
@@ -36,20 +36,20 @@ class JobMemory:
 
     obs: Observation | None = None
     demanded: Remembered[tuple[object, ...], JobDemand | None] = field(default_factory=Remembered)
-    """What it demands while it is not quarantined, by what `demands` makes that from."""
+    """Its demand while it is not quarantined, with the inputs from which `demands` makes it."""
     good: JobDemand | None = None
     quarantined: JobDemand | None = None
     planned: Planned | None = None
 
     @property
     def demand(self) -> JobDemand | None:
-        """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
+        """The job's demand; while it is quarantined, the one that counts meanwhile; None if it may have no pods."""
         if self.obs is not None and self.obs.job.fault:
             return self.quarantined
         known = self.demanded.peek("")
         return known[1] if known is not None else None
 
     def forget_plan(self) -> None:
-        """Plan again; the last plan is what metrics show until then."""
+        """Let the job be planned again. Metrics show the last plan until then."""
         if self.planned is not None:
             self.planned = replace(self.planned, due=-inf)

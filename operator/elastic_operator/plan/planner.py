@@ -1,6 +1,6 @@
 """One pass over everything: observe each job, allocate for all, reconcile each job.
 
-The planner owns all that decisions remember from pass to pass, in one `JobMemory` per job; the world remembers what it
+The planner owns all memories of decisions from pass to pass, in one `JobMemory` per job. The world remembers what it
 read, and the loop what it wrote. A pass costs what changed since the last one: an unchanged thing stays the same
 object, so the next step skips it by identity (23). A planner that remembers decides what a fresh planner decides; that
 is a property test.
@@ -38,7 +38,7 @@ MAX_BLAMES = 2
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All jobs by uid, and what to allocate from."""
+    """The observations of all jobs by uid, and the snapshot to allocate from."""
 
     obs: Mapping[str, Observation]
     snapshot: Snapshot
@@ -46,11 +46,11 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
+    """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `is_new`: the allocation was made in this pass. `until` is when (epoch seconds) time alone may change it. `would_be`
-    is what would be taken in addition if reclaim were not stopped. `error` was raised by the look ahead (143), without
-    which the allocation was made then.
+    are the evictions that would be added if reclaim were not stopped. `error` was raised by the look ahead (143); the
+    allocation was then made without it.
     """
 
     policies: Resolved
@@ -64,7 +64,7 @@ class Decisions:
 
 
 class Planner:
-    """Decides again and again. `timed` makes a context in which each allocation is made."""
+    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
@@ -73,9 +73,9 @@ class Planner:
         self._again: set[str] | None = None
         """Jobs (uids) to be observed whatever the world says; None: all."""
         self._observe_at, self._plan_at = Dues(), Dues()
-        """When time alone may change how a job is observed (epoch seconds), and when its plan is due (monotonic)."""
+        """By job, when time alone may change its observation (epoch seconds), and when its plan is due (monotonic)."""
         self._unplanned: dict[str, None] = {}
-        """Jobs (uids) whose last plan may not have been made from how they are observed now."""
+        """Jobs (uids) whose last plan may have been made from an older observation."""
         self._snapshot: Remembered[tuple[object, ...], Snapshot] = Remembered()
         self._allocator, self._would_be_allocator = LookaheadAllocator(), Allocator()
         self._decided: Decisions | None = None
@@ -83,7 +83,7 @@ class Planner:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
+        """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
         self._again = None
         self._snapshot.drop("")
@@ -100,7 +100,7 @@ class Planner:
                 self._forget_plan(uid, memory)
 
     def forget_allocation(self) -> None:
-        """Allocate from nothing the next time."""
+        """Forget the allocation's state: the next allocation begins anew."""
         self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     def forget_plan(self, uid: str) -> None:
@@ -114,7 +114,7 @@ class Planner:
         self._unplanned[uid] = None
 
     def note(self, planned: Planned) -> None:
-        """A plan was made, and begun."""
+        """Remember a plan that was made and begun."""
         uid = planned.obs.job.uid
         if memory := self._jobs.get(uid):
             memory.planned = planned
@@ -131,7 +131,9 @@ class Planner:
         return (memory.planned for memory in self._jobs.values() if memory.planned is not None)
 
     def next_due(self) -> float:
-        """When (monotonic) the first plan is due again; those that were forgotten are made as their turn comes."""
+        """When (monotonic) the first plan is due again. Forgotten plans have no time: they are made as their turn
+        comes.
+        """
         return self._plan_at.next()
 
     @property
@@ -163,7 +165,7 @@ class Planner:
         return Observed(self._population.obs, self._take_snapshot(world))
 
     def _to_observe(self, world: World) -> Collection[str]:
-        """Those that may look otherwise than at the last pass; all others are kept."""
+        """The jobs (uids) whose observation may have changed since the last pass. The other observations are kept."""
         uids, touched, again = world.jobs(), world.touched(), self._again
         new: Collection[str] = ()
         if uids is not self._population.uids:
@@ -183,7 +185,7 @@ class Planner:
             self._unplanned.pop(uid, None)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
+        """Observe the job; while it is quarantined, only what is known without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
@@ -209,7 +211,9 @@ class Planner:
     def quarantine(
         self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
     ) -> Observation | None:
-        """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
+        """Leave out a job that has raised for a while. Returns its observation meanwhile; None if the job is
+        deleted.
+        """
         if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
@@ -218,7 +222,7 @@ class Planner:
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
-        """What to allocate from; the same object while nothing but time differs."""
+        """The snapshot to allocate from; the same object while nothing but time differs."""
         jobs = self._population
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
@@ -227,7 +231,7 @@ class Planner:
     # -- demand --------------------------------------------------------------------------------------------------------
 
     def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is quarantined."""
+        """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
@@ -238,7 +242,7 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
-        """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
+        """The decisions of a pass; without a job or pending pod at which the allocation raises."""
         for _ in range(MAX_BLAMES):
             observed = self.observe(world)
             try:
@@ -250,7 +254,7 @@ class Planner:
         return self._allocate(world, self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine those that make the allocation raise; whether there are any."""
+        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
@@ -260,7 +264,7 @@ class Planner:
         return bool(found)
 
     def _allocate(self, world: World, observed: Observed, reclaim: Reclaim) -> Decisions:
-        """The last allocation, as long as it would come out again."""
+        """The allocation; the last one while it would be the same."""
         last, stopped, now = self._decided, reclaim.stopped, world.now
         same = last is not None and observed.snapshot is last.observed.snapshot and stopped == last.stopped
         if last is not None and same and now < last.until:
@@ -273,13 +277,13 @@ class Planner:
             would_be = None
             if stopped is not None and reclaim.only_told:
                 would_be, error = self._would_be(snapshot, error)
-            _ = allocation.nominations  # made when they are read: here it is known what to do if that raises
+            _ = allocation.nominations  # grants are made when they are read, and errors are handled here
         until = min(next_change(snapshot), now + reclaim.next_capacity(allocation), self._allocator.again_at)
         self._decided = Decisions(world.policies, observed, allocation, True, until, stopped, would_be, error)
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
-        """Who gets what; where only the look ahead raises, without it."""
+        """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
@@ -288,7 +292,7 @@ class Planner:
             return self._allocator.allocate_unchecked(snapshot), error
 
     def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
-        """What the mode DryRun reports and does not do; None where that raises."""
+        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
             return self._would_be_allocator.allocate(asked), error
@@ -299,7 +303,7 @@ class Planner:
     # -- reconcile -----------------------------------------------------------------------------------------------------
 
     def may_need_plans(self, decisions: Decisions, at: float) -> Iterator[str]:
-        """The jobs (uids) whose plan may not be the last one any more; `at` is monotonic."""
+        """The jobs (uids) whose last plan may be out of date; `at` is monotonic."""
         all_obs = decisions.observed.obs
         if decisions.is_new:
             yield from all_obs
@@ -319,11 +323,11 @@ class Planner:
         return known.assignment == (allocation.assignment(obs.job.uid) if obs.job.uid in allocation else None)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """What is done for the job, given what it gets."""
+        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
 
 
@@ -346,13 +350,13 @@ def _snapshot_of(
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    """The snapshot for the allocation. Culprits are searched for in the same one."""
     limits = reclaim.eviction_limits(gpus_in(snapshot))
     return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 
 
 def _valid_until(obs: Observation, now: float) -> float:
-    """When time alone may make it look different; a decision that is not written down yet is made anew each time."""
+    """When time alone may change the observation. A decision that is not written yet is made anew in each pass."""
     if obs.commit or obs.status is not obs.job.status:
         return -inf
     return min((time for time in (*obs.wake_at, obs.hold_until) if time > now), default=inf)

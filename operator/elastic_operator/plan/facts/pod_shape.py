@@ -1,7 +1,8 @@
-"""Reads from a pod template what kube-scheduler will require of a node for each pod made from it.
+"""Reads from a pod template kube-scheduler's requirements of a node for each pod made from it.
 
-The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
-schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
+The planner cannot foresee everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
+schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how many pods fit on
+which node.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NAME_FIELD = "metadata.name"
 
 
 def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
-    """The shape, kept from these nodes (137). Terms of affinity are alternatives, so each of them gets the rule."""
+    """The shape with these nodes excluded (137). Terms of affinity are alternatives, so each of them gets the rule."""
     if not nodes:
         return shape
     field, terms = {"key": NAME_FIELD, "operator": "NotIn", "values": list(nodes)}, shape.affinity or ({},)
@@ -35,7 +36,7 @@ def excluding_nodes(shape: PodShape, nodes: Sequence[str]) -> PodShape:
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
-    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) requires of its node.
+    """The requirements of a pod of `template`, a PodTemplateSpec that `api` has accepted.
 
     `requests` includes `pods: 1`.
     """
@@ -69,7 +70,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
 
 
 def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
-    """What containers and sidecars take of the node's ports; with hostNetwork every container port is one."""
+    """The node's ports that containers and sidecars use; with hostNetwork every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
         for port in container.get("ports") or []:

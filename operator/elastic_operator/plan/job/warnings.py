@@ -1,6 +1,6 @@
-"""Warnings about a job that goes on: one condition for each, True while there is a reason.
+"""Warnings about a job that works nevertheless: one condition for each, True while there is a reason.
 
-All of them have one rule, because nearly every job has nothing to be warned of in nearly every pass.
+All share one rule, because nearly every job has no warning in nearly every pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS = (
 
 
 def warn(obs: Observation, now: float) -> Observation:
-    """The job with these conditions as they are now, and an event for each that becomes True."""
+    """The observation with the present state of these conditions, and an event for each that becomes True."""
     reasons = {kind: (reason, text) for kind, reason, text in _reasons(obs)}
     warned = {
         condition.type for condition in obs.status.conditions if condition.type in KINDS and condition.status == "True"
@@ -49,7 +49,7 @@ def warn(obs: Observation, now: float) -> Observation:
 
 
 def _reasons(obs: Observation) -> Iterator[tuple[ConditionType, str, str]]:
-    """Each condition that is True, with its reason and its message."""
+    """The conditions that are True, each with its reason and its message."""
     job = obs.job
     if obs.kept_nodes and job.context.disruption is not None:
         yield ConditionType.NODES_UNREACHABLE, "ManyAtOnce", job.context.disruption.message

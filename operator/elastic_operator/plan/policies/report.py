@@ -1,7 +1,8 @@
-"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not in effect as written.
+"""Makes the status of a quota policy: GPUs by flavor and in all, jobs, and the parts that are not in effect as
+written.
 
-The numbers are those of the accounts after a pass; `resolve` says what is wrong, and in which words. A parent's numbers
-are the sums of its children's.
+The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
+the sums of its children's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NOT_IN_CONFLICT = frozenset({"InvalidSpec", "InternalError", "UnknownFlavor"})
 
 @dataclass(frozen=True, slots=True)
 class PolicyRef:
-    """The reported policy as it was stored at the pass, and its problems."""
+    """The reported policy as stored at the time of the pass, and its problems."""
 
     name: str
     generation: int
@@ -54,7 +55,7 @@ class _Below:
 class Overview:
     """The accounts of one pass, and how many jobs each team has. It must not be read after the next pass has begun.
 
-    `stopped` are reason and sentence if nothing is reclaimed now.
+    `stopped`: reason and sentence if nothing is reclaimed now.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Overview:
                 self._add(account)
 
     def _add(self, account: Account) -> None:
-        """Count an account without children, for itself and for all above it."""
+        """Count an account without children for itself and for all accounts above it."""
         borrowed = max(0, account.used_now - account.guaranteed)
         self._all_borrowed[account.flavor] += borrowed
         for one in account.path:

@@ -1,8 +1,8 @@
-"""Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
-parent.
+"""Makes the allocator's teams from a cluster's quota policies: the owner of each namespace, the parent of each
+team.
 
-If policies contradict each other, the older one wins, of one age the first by name (177), and their statuses say so. A
-policy whose parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
+If policies contradict each other, the older one wins; at equal age, the first by name (177). Their statuses say so. A
+policy with an impossible parent stands at the top, so that no guarantee is lost by a mistake.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Problem:
 class Resolved:
     """The teams that the policies make, ordered by age; each has its policy's name.
 
-    `team_of` is the team of each namespace that a policy covers. `problems` are what is wrong, by policy uid.
-    `grace_ceilings` are the most seconds that a leaving pod gets, for teams with such a ceiling.
+    `team_of` is the team of each namespace that a policy covers. `problems`: by policy uid. `grace_ceilings`: for teams
+    with a ceiling, the longest grace of a leaving pod (seconds).
     """
 
     teams: tuple[Team, ...] = ()
@@ -60,7 +60,7 @@ class Resolved:
     grace_ceilings: Mapping[str, int] = field(default_factory=dict)
 
     def grace_ceiling(self, namespace: str) -> int | None:
-        """The most seconds that a leaving pod of that namespace gets; None = no ceiling."""
+        """The longest grace of a leaving pod of that namespace (seconds); None = no ceiling."""
         return self.grace_ceilings.get(self.team_of.get(namespace, ""))
 
 
@@ -81,7 +81,7 @@ class _Problems:
         self._found: dict[str, tuple[Problem, ...]] = {}
 
     def add(self, uid: str, reason: str, message: str) -> None:
-        """Note what is not in effect as written in the policy with that uid."""
+        """Record a part that is not in effect as written, in the policy with that uid."""
         self._found[uid] = (*self._found.get(uid, ()), Problem(reason, message))
 
     def all(self) -> Mapping[str, tuple[Problem, ...]]:
@@ -160,7 +160,9 @@ def _parents(policies: Sequence[_Readable], stored: Collection[str], problems: _
 
 
 def _cut(oldest: _Readable, policies: Sequence[_Readable], parents: dict[str, str], problems: _Problems) -> None:
-    """If the policy is the first of a circle by age, put it at the top, and note the problem for all of the circle."""
+    """If the policy is the oldest of a circle, put it at the top, and record the problem for all policies of the
+    circle.
+    """
     circle = _circle(oldest.name, parents)
     if not circle:
         return
@@ -222,7 +224,7 @@ def _refuse_namespaces(policy: _Readable, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """The namespaces that the policy claims, in order. A namespace that it names need not exist yet."""
+    """The namespaces that the policy claims, in order. A named namespace need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))
