@@ -86,7 +86,7 @@ class OfJobs(Protocol):
     """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""A program that finds out which python of an image can run a job (94). It runs in the image: only a python there
-knows.
+"""A program that finds out which python of an image can run a job (94). It runs in the image, because only a python
+there can tell.
 """
 
 from __future__ import annotations

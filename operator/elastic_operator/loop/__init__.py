@@ -1,1 +1,1 @@
-"""One pass after the other: wake, read, decide, write. Only this and `cluster` change the world."""
+"""The loop of passes: wake, read, decide, write. Only this package and `cluster` change the world."""

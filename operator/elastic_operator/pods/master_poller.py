@@ -119,7 +119,7 @@ class MasterPoller:
                 followed.hurry.set()
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._followed.keys() - present:
             self._forget(uid)
         for buckets in (self._of_job, self._of_namespace):

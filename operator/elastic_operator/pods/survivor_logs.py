@@ -79,7 +79,7 @@ class SurvivorLogs:
             asked.left = left
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         for uid in self._asked.keys() - present:
             self._forget(uid)
 

@@ -56,7 +56,7 @@ class Shapes:
         self._alike: dict[str, PodShape] = {}
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._shapes.drop_absent(present)
 
     def take_moved(self) -> Iterator[str]:

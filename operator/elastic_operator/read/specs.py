@@ -61,7 +61,7 @@ class Specs:
         self._statuses: Remembered[tuple[str, int], JobStatus] = Remembered()
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._parsed.drop_absent(present)
         self._statuses.drop_absent(present)
 

@@ -1,13 +1,14 @@
 """Asks whether the API server would accept the pods of a preemptor, before the first pod is evicted for it (139).
 
 A job whose pods are refused may not preempt for a while. If it needs the pods for its minimum, the answer counts like a
-refused creation; else the job still grows into idle GPUs. If pods pass the dry run and are refused nevertheless when
-they are created, time after time, nothing is preempted for the job for a long time. An edited job is asked about at
-once, but repeated edits do not cause an eviction each time.
+refused creation; else the job still grows into idle GPUs. If pods repeatedly pass the dry run and are refused when they
+are created, nothing is preempted for the job for a long time. An edited job is asked about at once, but repeated edits
+do not cause an eviction each time.
 
 Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
 turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
-follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
+follow. Within a namespace, jobs without any question so far come first, then jobs in the order in which they are
+served.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ from elastic_operator.plan.facts.times import doubled
 log = logging.getLogger(__name__)
 
 PASSED_SECONDS = 60.0
-"""A question is asked again after this time, because quotas change. Until the new answer comes the old one holds, if
-the question was wanted all the time.
+"""A question is asked again after this time, because quotas change. The old answer holds until the new one, if the
+question was needed all the time.
 """
 QUESTION_SECONDS = 5.0
-"""A question that was not asked within this time, and is not wanted again, is dropped."""
+"""A question that was not asked within this time, and is not needed again, is dropped."""
 FIRST_REFUSED_SECONDS = 10.0
 MAX_REFUSED_SECONDS = 300.0
 """How long a job whose pods were refused may not preempt: at first, and doubled each time up to the longest."""
 FIRST_SILENCE_SECONDS = 1.0
 MAX_SILENCE_SECONDS = 30.0
-"""How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
+"""How long no question is asked in a namespace without answers: at first, and doubled each time up to the longest."""
 MAX_EDITS = 3
 """After each of this many edits a job in trouble is tried at once. After each further edit, nothing is preempted for it
 for an hour, doubled each time up to a day.
 """
 MAX_DRY_RUNS_AT_ONCE = 16
-"""The most questions under way: half of the writes that may be (28)."""
+"""The most questions under way: half of the most writes (28)."""
 MAX_DRY_RUNS_OF_NAMESPACE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """The number of pods of each role that would be accepted, for that generation of the job.
+    """An answer: how many pods of each role would be accepted, for that generation of the job.
 
     The answer holds `until` (monotonic), but is asked for again from `renewed_from` on.
     """
@@ -65,9 +66,7 @@ class _Passed:
 
 @dataclass(slots=True)
 class _Question:
-    """A question that waits for its turn: its `order` within its namespace, and the victim jobs that wait for the
-    answer.
-    """
+    """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer."""
 
     job: Job
     dry_run: Callable[[], DryRun | None]
@@ -78,7 +77,7 @@ class _Question:
 
 @dataclass(slots=True)
 class _Silence:
-    """A namespace in which the last questions, this many `times` in a row, got no answer."""
+    """A namespace in which the last `times` questions got no answer."""
 
     times: int = 0
     until: float = 0.0
@@ -90,8 +89,8 @@ class DryRuns:
     Args:
         ask: Asks the API server. Raises ClusterError.
         refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
-            if other jobs' pods filled the quota.
-        again: `again(uid)`: decide again on that victim job, which waited for an answer.
+            if the pods of other jobs filled the quota.
+        again: `again(uid)`: decide again on a victim job that waited for an answer.
     """
 
     def __init__(
@@ -116,27 +115,29 @@ class DryRuns:
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
+        """By namespace with questions, the number of its last turn; larger numbers are later."""
 
     def see(self, job: Job) -> None:
-        """The job was read: it may have been edited."""
+        """Note that the job was read, possibly with an edit."""
         if self._generations.setdefault(job.uid, job.generation) != job.generation:
             self._generations[job.uid] = job.generation
             self._forgive(job)
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether the job may preempt, by its generation that was last seen."""
+        """Whether the job may preempt, by its last seen generation."""
         silence = self._silences.get(job.namespace)
         return time.monotonic() >= max(self._may_preempt_at.get(job.uid, 0.0), silence.until if silence else 0.0)
 
     def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids) that may not preempt, and the namespaces whose jobs may not."""
+        """The jobs (uids) that may not preempt, and the namespaces in which no job may."""
         now = time.monotonic()
         waiting = frozenset(uid for uid, until in self._may_preempt_at.items() if now < until)
         return waiting, frozenset(name for name, silence in self._silences.items() if now < silence.until)
 
     def _forgive(self, job: Job) -> None:
-        """The job was edited, so its trouble may be mended: forget it, up to `MAX_EDITS` times in a row."""
+        """Forget the trouble of an edited job, because the edit may have mended it; at most `MAX_EDITS` times in a
+        row.
+        """
         now, uid, failed = time.monotonic(), job.uid, job.status.failed_size
         waiting = now < self._may_preempt_at.get(uid, 0.0)
         refused = (
@@ -165,22 +166,24 @@ class DryRuns:
         return min((until for until in ends if until > now), default=inf)
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+        """Forget deleted jobs."""
         drop_absent(present, self._passed, self._may_preempt_at, self._refusals, self._refused_after_dry_run)
         drop_absent(present, self._generations, self._edits, self._questions)
         long_ago = time.monotonic() - MAX_SILENCE_SECONDS
         self._silences = {name: one for name, one in self._silences.items() if one.until > long_ago}
 
     def asked(self) -> frozenset[str]:
-        """The jobs that were asked about, or are just now: their pods come before those of jobs asked about later."""
+        """The jobs with an answer or with a question under way. Their pods count before those of jobs with later
+        questions.
+        """
         return frozenset((*self._passed, *self._running))
 
     def have_passed(
         self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
     ) -> bool:
-        """Whether that many pods of the job are known to be accepted.
+        """Whether that many pods of the job are known to pass.
 
-        If not, the question waits for its turn, and after the answer the `victim_job` is decided on again.
+        If not, the question is queued, and after the answer the `victim_job` is decided on again.
         """
         now, known = time.monotonic(), self._passed.get(job.uid)
         passed = known is not None and known.generation == job.generation and roles <= known.roles and now < known.until
@@ -233,13 +236,13 @@ class DryRuns:
             self._again(victim_job)
 
     def made(self, uid: str) -> None:
-        """Pods of the job were created."""
+        """Note that pods of the job were created."""
         self._passed.pop(uid, None)
         self._refused_after_dry_run.pop(uid, None)
 
     def were_refused(self, job: Job) -> None:
-        """Pods of the job were refused when they were created. If they had passed the dry run, pods of others may have
-        been evicted for nothing.
+        """Note that pods of the job were refused at their creation. If they had passed the dry run, pods of others may
+        have been evicted for nothing.
         """
         if self._passed.pop(job.uid, None) is None:
             return
@@ -288,7 +291,7 @@ class DryRuns:
             self._passed[job.uid] = _Passed(job.generation, roles, until, until)
 
     def cannot_be_asked(self, job: Job) -> None:
-        """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
+        """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
         self._may_preempt_at[job.uid] = time.monotonic() + MAX_SILENCE_SECONDS
 
