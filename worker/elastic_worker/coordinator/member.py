@@ -174,7 +174,7 @@ class Member:
     hosts: bool = False
     stuck: reports.StuckRank | None = None
 
-    # -- consequences of these --------------------------------------------------------------------------------------
+    # -- consequences of these -----------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
