@@ -72,7 +72,7 @@ def look(python: str, environ: Mapping[str, str]) -> Machine:
 
 
 def cards(number: int, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of `count` GPUs: the user's choice by CUDA_VISIBLE_DEVICES, else their numbers."""
+    """The names of that many GPUs: the user's choice by CUDA_VISIBLE_DEVICES, else their numbers."""
     chosen = [card.strip() for card in environ.get(VISIBLE, "").split(",") if card.strip()]
     return tuple(chosen[:number]) if len(chosen) >= number else tuple(map(str, range(number)))
 
