@@ -91,7 +91,7 @@ class OfJobs(Protocol):
 
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
-    """Drop all but what is kept for those that are present."""
+    """Drop all entries but those of the present keys."""
     for memory in memories:
         for name in memory.keys() - present:
             del memory[name]

@@ -326,7 +326,7 @@ class Process:
         )
 
     def health(self) -> str:
-        """What is wrong with this process; "" if nothing is."""
+        """The fault of this process, in words; "" if there is none."""
         controller = self.controller
         if controller and time.monotonic() - controller.last_pass > STUCK_SECONDS:
             return f"no pass for {STUCK_SECONDS:.0f} s"

@@ -160,7 +160,7 @@ class JobNetworkPolicy(ApiModel):
     enabled: bool = False
     """Whether each job has a NetworkPolicy."""
     ingress: tuple[IngressRule, ...] = ()
-    """Who may connect to them, as in a NetworkPolicy."""
+    """The peers that may connect to them, as in a NetworkPolicy."""
     egress: tuple[EgressRule, ...] | None = None
     """Where they may connect to beside each other and DNS, as in a NetworkPolicy; None: anywhere."""
 

@@ -1,4 +1,4 @@
-"""What the operator's settings say about pods."""
+"""The operator's settings for pods."""
 
 from __future__ import annotations
 

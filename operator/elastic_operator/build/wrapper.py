@@ -47,7 +47,8 @@ else
 fi
 """
 
-# What the kubelet would expand must not stand here: a dollar sign before a parenthesis or before another dollar sign.
+# The script must not contain what the kubelet would expand: a dollar sign before a parenthesis or before another dollar
+# sign.
 #
 # 1. A process group of its own for the child, so that everything it started gets the signal too. A shell without
 #    terminal makes one by `set -m` in bash, but not in dash or busybox; those come with a setsid in every usual image.

@@ -15,7 +15,7 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_worker.contract import ROLE_MASTER, STATUS_PORT
 
 COST_SECONDS = 60.0
-"""After a change, the master is asked often for this long about what the change cost."""
+"""After a change, the master is asked often for this long about the cost of the change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class Supplies:
 
 
 def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
-    """How many times the needs fit into what is free."""
+    """How many times the needs fit into the free room."""
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 

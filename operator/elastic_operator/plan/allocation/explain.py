@@ -38,7 +38,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a job is short of: `count` more pods of `role`, to reach `size`."""
+    """The pods that a job lacks: `count` more of `role`, to reach `size`."""
 
     entry: Entry
     size: int

@@ -34,12 +34,12 @@ class Claimant:
 
     @property
     def wanted(self) -> int:
-        """What the team requests, up to its limit."""
+        """The team's request, up to its limit."""
         return max(0, self.requested if self.limit is None else min(self.requested, self.limit))
 
 
 def divide(total: int, claimants: Sequence[Claimant]) -> tuple[dict[str, int], int]:
-    """The share of each claimant by name, and the GPUs that nobody gets.
+    """The share of each claimant by name, and the undivided GPUs.
 
     Guarantees are honoured as written, even if their sum exceeds `total`: the first team to use GPUs then has them.
     """
@@ -62,7 +62,7 @@ def _by_tier(claimant: Claimant) -> tuple[int, float, str]:
 def _divide_by_weight(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: dict[str, Fraction]
 ) -> int:
-    """Offer by weight, in rounds; returns what is left. Remembers the fraction of a GPU that rounding kept from a
+    """Offer by weight, in rounds; returns the rest. Remembers the fraction of a GPU that rounding kept from a
     claimant.
     """
     again = True
@@ -87,7 +87,7 @@ def _divide_by_weight(
 def _hand_out_rest(
     amount: int, tier: Sequence[Claimant], shares: dict[str, int], fractions: Mapping[str, Fraction]
 ) -> int:
-    """Give one GPU each to the largest fractions; returns what is left."""
+    """Give one GPU each to the largest fractions; returns the rest."""
     hungry = [c for c in tier if c.name in fractions and shares[c.name] < c.wanted]
     for c in sorted(hungry, key=lambda c: (-fractions[c.name], *by_age(c)))[:amount]:
         shares[c.name] += 1

@@ -55,7 +55,7 @@ class KnownInfeasible:
         self._refused.add((key, count))
 
     def copy(self) -> KnownInfeasible:
-        """A copy that goes on separately."""
+        """An independent copy."""
         other = KnownInfeasible()
         other._fewest, other._refused = dict(self._fewest), set(self._refused)
         return other

@@ -126,7 +126,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete exactly that pod (UID precondition). `force`: its node is gone, so its grace is 0."""
+    """Delete exactly that pod (UID precondition). `force`: its node is lost, so its grace is 0."""
 
     name: str
     uid: str

@@ -118,7 +118,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a pod uses of its node. `gpus` are those among its `requests`."""
+    """A pod's use of its node. `gpus` are the GPUs among its `requests`."""
 
     requests: Resources
     gpus: int = 0
@@ -200,7 +200,7 @@ class JobDemand:
     flavor_problem: str = ""
     """Why the flavor is not clear, in words; "" if it is clear. Such a job gets nothing new."""
     preemptible: bool = True
-    """A job that is not preemptible never goes above its team's guarantee, and loses no pods to others."""
+    """A job that is not preemptible never exceeds its team's guarantee, and loses no pods to others."""
     may_preempt: bool = True
     """Whether pods of others may be preempted for the job (139). It always gets idle GPUs."""
     may_preempt_at: float = 0.0

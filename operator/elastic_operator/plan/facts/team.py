@@ -25,13 +25,13 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a team may use of one flavor, in GPUs."""
+    """The limits of a team for one flavor, in GPUs."""
 
     guaranteed: int = 0
     borrow_limit: int | None = None
     """How far the team may go above `guaranteed`; None = up to all idle GPUs, 0 = not at all."""
     weight: int = 1
-    """The team's part of the GPUs that nobody is guaranteed."""
+    """The team's weight in sharing unguaranteed GPUs."""
     lend_limit: int | None = None
     """How much of an idle guarantee others may use; None = all of it."""
 

@@ -108,7 +108,7 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
     """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    GPUs that nobody is guaranteed are used first. Which team lends the rest is not decided: any with idle GPUs may.
+    Unguaranteed GPUs are used first. Which team lends the rest is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return

@@ -166,7 +166,7 @@ class Candidates:
         return unit if unit and unit.cost <= self._most else None
 
     def may_go(self, unit: Unit, preemption: Preemption | None) -> bool:
-        """Whether the preemptor may take the unit after what it has taken so far."""
+        """Whether the preemptor may take the unit beside the units that it has taken so far."""
         if self._in_team(unit.entry) or unit.entry.account is None or preemption is None:
             return True
         ends_job = unit.cost is Cost.JOB

@@ -34,7 +34,7 @@ class Preemption:
         self._not_yet_held: dict[Account, int] = {}
 
     def copy(self) -> Preemption:
-        """A copy that goes on separately."""
+        """An independent copy."""
         other = Preemption(self.preemptor, self.need, growing=self.growing)
         other._pods, other._not_yet_held = dict(self._pods), dict(self._not_yet_held)
         return other
@@ -59,7 +59,8 @@ class Preemption:
         return frozenset(found)
 
     def may(self, victim_account: Account, gpus: int, *, not_yet_held: bool = False, ends_job: bool = False) -> bool:
-        """Whether the preemptor may take a unit with that many GPUs from another team, after what it has taken so far.
+        """Whether the preemptor may take a unit with that many GPUs from another team, beside the units that it has
+        taken so far.
 
         GPUs that are only planned count as the team's use only if the unit is `not_yet_held` as a whole: taking such a
         unit deletes no pod (166).
