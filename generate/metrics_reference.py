@@ -1,4 +1,4 @@
-"""docs/metrics.md: every metric with its type, labels and help text, read back from what the operator would show."""
+"""docs/metrics.md: every metric with its type, labels and help text, read back from the operator's own output."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _row(metric: Metric) -> str:
 
 
 def _labels(metric: Metric) -> Iterator[str]:
-    """Each label; with its values, where these are always the same few."""
+    """Each label, with its values if these are always the same few."""
     values: dict[str, list[str]] = {}
     for sample in metric.samples:
         for label, value in sample.labels.items():

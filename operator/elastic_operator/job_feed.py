@@ -1,8 +1,8 @@
-"""kopf feeds the store of jobs: its events go into the store and wake the loop, and nothing else happens here.
+"""kopf feeds the store of jobs: its events are put into the store and wake the loop.
 
 This module adds what kopf does not do. kopf does not report deletions that it missed while it was cut off, so the
-metadata of all jobs is compared with the store every minute, and whenever kopf lists (169). It ends on answers that it
-does not expect, so it is a child that is started again.
+metadata of all jobs is compared with the store every minute, and whenever kopf lists (169). kopf ends on unexpected
+answers, so it runs as a child that is started again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from elastic_operator.cluster.waiting import waited_for
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 60.0
-BETWEEN_SWEEPS_SECONDS = 1.0
 """A list of our own is compared with the store this often."""
+BETWEEN_SWEEPS_SECONDS = 1.0
+"""The least pause between two sweeps."""
 LATEST_HOST_SECONDS = 10.0
 """kopf starts after the first pass, or this long after this process. A new leader needs the CPU for its first
 decisions, which are made from the list of our own.
@@ -47,7 +48,7 @@ Take = Callable[[str | None, dict[str, Any]], None]
 `bookmark` of a namespace, or of "", when the API server has answered its watch there.
 """
 Host = Callable[[Take], Coroutine[Any, Any, None]]
-"""Reports jobs until it ends or fails: what its watch shows since its last list."""
+"""Reports the events of its watch since its last list, until it ends or fails."""
 
 
 def bookmark(namespace: str) -> tuple[str, dict[str, Any]]:
@@ -74,7 +75,7 @@ class JobFeed:
         self._heard = dict.fromkeys(self.namespaces or ("",), float("-inf"))
         """When the API server last answered a list or a watch of these jobs (monotonic), by namespace; "": of all."""
         self.restarts = self.errors = 0
-        """How often kopf was started again, and how many lists failed."""
+        """How often kopf was restarted, and how many lists failed."""
         self._listed, self._may_host, self._swept = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._running = False
         self._as_of = float("-inf")
@@ -99,7 +100,7 @@ class JobFeed:
             group.create_task(self._host_forever())
 
     def decided(self) -> None:
-        """A first pass has decided from the store."""
+        """Note that a first pass has decided from the store."""
         self._may_host.set()
 
     async def catch_up(self, since: float | None = None) -> None:
@@ -145,11 +146,11 @@ class JobFeed:
             self.store.observe(job)
 
     def _read(self, raw: dict[str, Any]) -> objects.CustomObject | None:
-        """The job in this JSON. If it cannot be read, it is reported, and its last readable version counts; None if
-        there is none.
+        """The job in this JSON. An unreadable job is reported, and its last readable version counts; None if there is
+        none.
 
-        Such a job must neither hide the others nor look deleted. One that is to be deleted does not run on by its old
-        version.
+        Such a job must neither hide the others nor look deleted. If it is being deleted, its old version does not let
+        it run on.
         """
         try:
             job = objects.decode(raw, objects.CustomObject)
@@ -188,7 +189,7 @@ class JobFeed:
                 await asyncio.sleep(backoff.next())
 
     async def _sweep(self) -> bool:
-        """List all jobs and compare; returns whether that worked."""
+        """List all jobs and compare them with the store; returns whether that worked."""
         began = time.monotonic()
         for namespace, path in zip(self.namespaces or ("",), self.paths, strict=True):
             if not await self._sweep_one(namespace, path):

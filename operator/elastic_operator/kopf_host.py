@@ -1,8 +1,8 @@
-"""kopf, as the host of the feed of jobs: it passes on what its watch shows, and nothing else happens here.
+"""kopf as the host of the feed of jobs: it only passes on the events of its watch.
 
 No handler writes, keeps state or can fail: the loop decides, from the stores. kopf takes the process's signal handlers
 at its start, and cancels all later tasks of its event loop at its end, so it has a thread and an event loop of its own
-(2). Its lists have no job: they would take 100 MB among 2,500 jobs (173).
+(2). Its lists contain no job: with 2,500 jobs they would take 100 MB (173).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOGIN_SECONDS = 600
 
 
 class NoDiffs(kopf.DiffBaseStorage):
-    """Remembers nothing on users' objects: no change handler needs it."""
+    """Stores nothing on users' objects, because no change handler needs it."""
 
     def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
         """Nothing."""
@@ -44,7 +44,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Remembers nothing of handlers: event handlers have no progress."""
+    """Stores nothing about handlers, because event handlers have no progress."""
 
     def fetch(self, *, key: Any, body: kopf.Body) -> Any:
         """Nothing."""
@@ -65,7 +65,7 @@ class NoProgress(kopf.ProgressStorage):
 
 
 class Kopf:
-    """kopf for the jobs of these namespaces, of all if none is named. The caller hears of jobs in the caller's own
+    """kopf for the jobs of these namespaces, of all if none is named. The caller gets the events in its own event
     loop.
     """
 
@@ -132,7 +132,7 @@ def namespace_in(path: str) -> str:
 
 
 class EndlessPauses:
-    """The pauses between kopf's repetitions of one request: growing, jittered, without an end."""
+    """The pauses between kopf's repetitions of one request: growing, jittered, endless."""
 
     def __iter__(self) -> Iterator[float]:
         backoff = Backoff()
@@ -141,7 +141,9 @@ class EndlessPauses:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """kopf as a feed only: it writes nothing, scans nothing, locks nothing, and gives up on a request in time."""
+    """Settings for kopf as a feed only: it writes nothing, scans nothing, locks nothing, and limits the time of a
+    request.
+    """
     settings = kopf.OperatorSettings()
     settings.persistence.diffbase_storage = NoDiffs()
     settings.persistence.progress_storage = NoProgress()
@@ -150,7 +152,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.networking.request_timeout = 15
     settings.networking.connect_timeout = 5
-    settings.networking.error_backoffs = EndlessPauses()  # else it ends after a minute of 403 or 5xx
+    settings.networking.error_backoffs = EndlessPauses()  # otherwise it ends after a minute of 403 or 5xx
     settings.watching.chunk_size = PAGE
     settings.watching.server_timeout = WATCH_SECONDS
     settings.process.ultimate_exiting_timeout = None  # else it kills this process some time after it ended
@@ -161,5 +163,5 @@ def quiet() -> None:
     """Drop kopf's line about each handled event."""
     for name in ("kopf.objects", "kopf.activities"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    # kopf logs that it gets no signals, which is intended, and why it ended, which JobFeed logs.
+    # kopf logs that it gets no signals, which is intended, and the reason of its end, which JobFeed logs.
     logging.getLogger("kopf._core").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What is remembered from look to look, so that a look costs what changed and not what there is (23)."""
+"""Memories from look to look. With them a look costs what has changed, not what exists (23)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX_TOUCHED = 10_000
 
 
 class Touched(Generic[K]):
-    """The keys of what was touched; at first, and after `everything`, any of them may have been."""
+    """The keys that were touched since the last `take`. At first, and after `everything()`, the answer is None:
+    anything may have changed.
+    """
 
     def __init__(self) -> None:
         self._keys: set[K] | None = None
@@ -41,7 +43,7 @@ class Touched(Generic[K]):
 
 
 class Remembered(Generic[K, T]):
-    """Things by name, each with the key that it was made from: it is void when its key differs.
+    """Things by name, each with the key that it was made from. A thing is void when its key differs.
 
     A thing that is made again and equals the one before stays the same object, so whoever uses it sees by `is` that it
     is unchanged (23). A None is not kept.
@@ -51,7 +53,7 @@ class Remembered(Generic[K, T]):
         self._kept: dict[str, tuple[K, T]] = {}
 
     def get(self, name: str, key: K, make: Callable[[*Args], T], *args: *Args) -> T:
-        """The thing of that name, made of `args` if `key` differs from the one that it was last made from."""
+        """The thing of that name. It is made from `args` again if `key` differs from the last one."""
         before = self._kept.get(name)
         if before is not None and (before[0] is key or before[0] == key):
             return before[1]
@@ -112,12 +114,12 @@ class OfJobs(Protocol):
     """A memory of jobs. Those of a leader's loop are all in one list (`loop/compose.py`)."""
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         ...
 
 
 def drop_absent(present: Set[str], *memories: dict[str, Any]) -> None:
-    """Drop all but what is kept for those that are present."""
+    """Drop all entries but those of the present keys."""
     for memory in memories:
         for name in memory.keys() - present:
             del memory[name]

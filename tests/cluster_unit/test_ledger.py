@@ -90,7 +90,7 @@ def test_members_are_left_out_and_own_pods_on_their_way_out_are_leaving():
     assert usage.leaving == {GPU: 2, "pods": 1}
 
 
-def test_host_ports_of_pods_on_their_way_out_and_of_those_about_to_be_deleted_are_leaving():
+def test_host_ports_of_pods_that_are_or_will_be_deleted_count_as_leaving():
     ledger = ledger_of(own("toy-worker-0", host_port=80, **DELETING), own("toy-worker-1", host_port=81))
     [goes] = [pod for pod in ledger.own_pods(JOB_UID) if pod.name == "toy-worker-1"]
     usage = use(ledger, "n1", {goes.uid}, leaving=[("a", goes)])
@@ -277,7 +277,7 @@ def test_a_pod_being_created_counts_until_it_is_seen():
     assert use(ledger).used == {GPU: 1, "pods": 1}
 
 
-def test_a_pod_that_was_not_created_is_forgotten_and_one_that_nobody_saw_expires():
+def test_a_pod_that_was_not_created_is_forgotten_and_an_unseen_one_expires():
     now = [0.0]
     ledger = ledger_of(now=lambda: now[0])
     for index, node in enumerate(("n1", "n2")):

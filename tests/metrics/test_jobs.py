@@ -25,12 +25,12 @@ def test_nodes_that_many_jobs_wait_for_count_once():
     assert samples_of(show())["kept_nodes",] == 0
 
 
-def test_jobs_that_ask_for_what_is_not_counted_are_counted():
+def test_jobs_that_request_uncounted_devices_are_counted():
     asks = make_job(name="other", uncounted="Its pods have resourceClaims.")
     assert samples_of(show(asks), show())["uncounted_jobs",] == 1
 
 
-def test_its_pods_processes_and_gpus_are_those_of_now():
+def test_pods_processes_and_gpus_of_a_job_are_its_present_ones():
     pods = group(workers=2, ready=False)
     found = samples_of(show(make_job(pods, spec=make_spec(maxReplicas=6))))
     assert of(found, "job_pods") == {
@@ -51,7 +51,7 @@ def test_a_job_that_has_ended_has_no_pods_to_be_missed():
     assert of(found, "job_restarts_total") == {(): 2}
 
 
-def test_counts_of_a_job_are_those_that_are_written_down():
+def test_counts_of_a_job_are_those_of_its_status():
     """A plan that counts one more may fail to be written, and then it is made again."""
     lost = make_job(group(0), status=make_status(restarts=4, resizes=7))
     assert plan(lost, BOTH).status.restarts == 5
@@ -70,7 +70,7 @@ def test_how_the_training_goes_is_what_the_master_says():
     assert told["job_last_progress_timestamp_seconds"] == START + 195
 
 
-def test_what_nobody_tells_has_no_series():
+def test_unknown_values_have_no_series():
     found = samples_of(
         show(make_job(name="plain")),
         show_elastic(make_report(epoch=None, loss=None, goodput=None, last_checkpoint_step=None)),

@@ -154,7 +154,7 @@ def test_a_new_leader_counts_from_its_first_look_if_a_pod_says_nothing():
     assert seen.first_seen.of_pod(waiting).unschedulable_since == START
 
 
-def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
+def test_the_memory_is_bounded_and_used_times_stay():
     """Many pods come and go while a node is not Ready: its time does not begin anew."""
     seen = Seeing()
     ages = {seen.age(START - HOUR)}
@@ -167,7 +167,7 @@ def test_what_is_remembered_is_bounded_and_what_is_asked_for_stays():
     assert ages == {HOUR}
 
 
-def test_after_a_step_a_pod_that_was_told_to_go_while_it_ran_was_asked_whatever_its_node_s_clock_says():
+def test_after_a_step_a_pod_deleted_while_it_ran_counts_as_deleted_whatever_its_nodes_clock_says():
     seen = Seeing()
     runs = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(running_since=START))
     ended = make_pod("master-0", deleting_since=START + HOUR, main=MainContainer(exit_code=0, finished_at=START + 9))

@@ -76,7 +76,7 @@ def test_namespaces_take_turns_however_many_jobs_one_has() -> None:
     asyncio.run(story())
 
 
-def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_that_counts_meanwhile() -> None:
+def test_jobs_without_an_answer_are_asked_about_before_old_answers_which_count_meanwhile() -> None:
     async def story() -> None:
         moments, asked = Moments(), Asked()
         with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):
@@ -100,7 +100,7 @@ def test_who_was_never_asked_about_comes_before_those_whose_answer_is_old_and_th
     asyncio.run(story())
 
 
-def test_an_answer_that_nobody_wanted_for_a_minute_does_not_count() -> None:
+def test_an_answer_that_was_not_used_for_a_minute_does_not_count() -> None:
     async def story() -> None:
         moments, asked = Moments(), Asked()
         with patch.object(dry_runs, "time", moments), patch.object(dry_run_answers, "time", moments):

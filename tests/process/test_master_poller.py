@@ -261,7 +261,7 @@ async def test_a_master_that_answers_no_more_is_silent_after_a_while_until_it_an
         assert (await listener.news(at=MASTER_SILENT_SECONDS)).silent_since is None
 
 
-async def test_nobody_is_asked_for_a_job_that_is_gone(listener):
+async def test_no_master_is_asked_for_a_deleted_job(listener):
     async with launcher(SAID) as port:
         listener.follow(port)
         await listener.news(at=0)
@@ -323,14 +323,14 @@ async def test_an_answer_that_is_none_is_passed_over_and_asked_for_again(listene
         assert not listener.heard.is_set()
 
 
-async def test_nobody_who_listens_is_no_trouble(listener):
+async def test_a_master_that_cannot_be_reached_has_no_report(listener):
     listener.follow(1)
     listener.poller.follow("other", Target("team-a", "toy", "m", "no address", 2))
     await asyncio.sleep(60)
     assert listener.poller.report("job") is None
 
 
-def test_pods_that_are_given_up_are_those_of_the_job_and_no_more_than_are_shown():
+def test_given_up_pods_are_pods_of_the_job_and_at_most_as_many_as_are_shown():
     told = [{"pod": f"{job}-worker-0", "why": "hangs\n"} for job in ("other", *["toy"] * 5)]
     assert understood({**SAID, "givenUp": told}).given_up == (("toy-worker-0", "hangs"),) * MAX_GIVEN_UP
 
@@ -374,7 +374,7 @@ def test_what_does_not_fit_is_not_taken(wrong):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 60_000, b"\xff\xfe", b"NaN"])
-def test_what_is_no_status_is_not_taken(body):
+def test_an_answer_that_is_no_status_is_ignored(body):
     assert understood(body) is None
 
 

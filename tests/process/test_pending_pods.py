@@ -162,7 +162,7 @@ UNPLANNABLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("why", UNPLANNABLE)
-def test_where_nobody_can_know_its_place_the_request_says_why(why: str):
+def test_a_pod_whose_place_cannot_be_known_has_the_reason(why: str):
     world = World()
     world.pod(**UNPLANNABLE[why])
     assert why in world.look().unplannable
@@ -375,7 +375,7 @@ def test_what_did_not_change_is_the_same_pending_pod():
     assert world.pending_pods.look(NOW + 7) is not first
 
 
-def test_the_time_of_a_reservation_begins_when_those_have_gone_who_make_way_for_it():
+def test_the_time_of_a_reservation_begins_when_the_evicted_pods_are_removed():
     world = World(emptied={"n1"})
     world.pod(nominated="n1", reservation=Reservation("n1", NOW - 1, NOW + 30))
     assert world.look(NOW).reserved == "n1"

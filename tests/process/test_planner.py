@@ -356,7 +356,7 @@ def test_a_planner_that_remembers_decides_what_a_fresh_one_decides(history):
 
 
 @given(st.lists(st.tuples(happenings, st.sampled_from((0.0, 1.0, 20.0, inf))), max_size=30))
-def test_exactly_those_jobs_need_plans_that_look_otherwise_or_whose_plan_is_due(history):
+def test_only_jobs_with_another_observation_or_a_due_plan_need_plans(history):
     """Each plan that is made is due again after that time; the clock of plans is the world's here."""
     world = two_jobs(masters=True)
     for (what, *how), lasts in history:
@@ -638,7 +638,7 @@ def test_a_jobs_pods_are_kept_to_the_nodes_of_its_flavor():
     assert (demand.flavor, demand.worker.node_selector) == ("a100", {"gpu": "a100"})
 
 
-def test_priorities_of_pods_are_those_of_their_classes_when_these_are_known():
+def test_known_classes_set_the_priorities_of_pods():
     world = world_with_a_job()
     assert world.look().snapshot.jobs[0].pod_priorities == (1, 0)
     for name, value in (("elastic-pytorch-worker", 5), ("elastic-pytorch-master", 6)):

@@ -87,7 +87,7 @@ def crowd(count: int):
     return [make_job(f"w{i:04}", 4, age=5000 - i) for i in range(count)]
 
 
-def test_of_5000_jobs_those_in_front_hear_first_and_so_many_at_a_time(monkeypatch) -> None:
+def test_of_5000_jobs_the_front_of_the_line_is_written_first_and_few_at_a_time(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(5000)
     assert life.look([RUNS, *jobs]) == [job.uid for job in jobs[:MAX_WRITES_AT_ONCE]]
     told = life.live([RUNS, *jobs], 300)
@@ -103,7 +103,7 @@ def test_where_the_first_of_hundreds_starts_a_few_hear_of_it(monkeypatch) -> Non
     assert len(life.live([RUNS, *jobs[1:]], 600)) == 10 - 1 + 9 + 3
 
 
-def test_while_nothing_moves_and_nobody_waits_nothing_is_done(monkeypatch) -> None:
+def test_without_changes_and_waiting_jobs_nothing_is_due(monkeypatch) -> None:
     life = Life(monkeypatch)
     life.look([RUNS])
     assert life.positions.next_at() == float("inf")
@@ -134,7 +134,7 @@ def test_each_estimate_is_compared_with_the_start(monkeypatch) -> None:
     assert life.ratios()[0] == 2
 
 
-def test_a_place_that_cannot_be_written_keeps_nobody_else_from_hearing(monkeypatch) -> None:
+def test_an_error_at_one_place_keeps_no_other_place_from_its_status(monkeypatch) -> None:
     life, jobs = Life(monkeypatch), crowd(3)
     life.look([RUNS, *jobs])
     life.passed = TOLD_SECONDS

@@ -58,7 +58,7 @@ class Evicted:
         return max((sum(begin <= time < begin + 60 for time in self.times) for begin in self.times), default=0)
 
 
-def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_what_is_its_own() -> None:
+def test_a_minimum_that_would_evict_too_many_waits_for_a_person_and_another_team_gets_its_guarantee() -> None:
     async def story(world: World) -> None:
         teams(world, red=12, blue=2)
         await world.advance(30)

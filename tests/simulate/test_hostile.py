@@ -43,7 +43,7 @@ def test_a_hostile_team_keeps_no_gpu_from_who_is_entitled_to_it(seeds):
 @pytest.mark.simulation
 @pytest.mark.extended
 @pytest.mark.parametrize("seed", KNOWN)
-def test_what_is_known_to_go_wrong_still_does(seed):
+def test_known_violations_still_occur(seed):
     with pytest.raises(ViolationError):
         run_history(seed, hostile=True)
 

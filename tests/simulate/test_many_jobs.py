@@ -44,7 +44,7 @@ def owners(world: World) -> set[str]:
     return {owner["name"] for pod in world.server.all(kinds.PODS) if (owner := owner_of(pod))}
 
 
-def test_of_many_jobs_that_come_at_once_some_start_in_each_pass_and_those_that_started_are_not_in_the_way_of_others():
+def test_of_many_jobs_created_at_once_some_start_in_each_pass_and_started_ones_do_not_delay_others():
     async def story(world: World) -> None:
         with_jobs(world, JOBS)
         started = []

@@ -54,7 +54,8 @@ def build_pod(
     main = main_container(template)
     main.update(as_run(main, spec))
     main["env"] = main.get("env") or []
-    # torchrun's summary (rank, exit code) is the end of the log; it fits into what the kubelet puts into the status.
+    # torchrun's summary (rank, exit code) is the end of the log; it fits into the message that the kubelet puts into
+    # the status.
     main.setdefault("terminationMessagePolicy", "FallbackToLogsOnError")
     _add_shared_memory(pod, main)
     _declare(main, declared_ports(port, create.role, is_elastic=spec.is_elastic))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from elastic_operator.plan.facts.times import doubled
 
 LASTING_SECONDS = 60.0
-"""If work went on for this long, its end counts as new trouble."""
+"""A failure of work that went on for this long counts as the first of a new row."""
 
 
 @dataclass(slots=True)

@@ -21,9 +21,9 @@ _MAX_SHOWN = 200
 
 
 class Remedy(Enum):
-    """What is done about a write that failed. For all but the last two, the same write may succeed later, unchanged.
+    """The remedy for a failed write. For all but the last two, the same write may succeed later, unchanged.
 
-    The later an error's remedy stands here, the graver it is (`gravity`).
+    The order is that of `gravity`: the gravest is last.
     """
 
     DECIDE_AGAIN = "at once, from what has changed meanwhile; it is not reported"
@@ -108,7 +108,7 @@ class NotFound(ApiError):
 
 
 class NotServed(ApiError):
-    """404 that names no object: the server does not serve the kind, or not yet."""
+    """404 that names no object: the server does not (yet) serve the kind."""
 
     remedy = Remedy.WAIT
 
@@ -147,7 +147,7 @@ def may_have_happened(error: ClusterError) -> bool:
     """Whether a write that failed with this error may have been carried out nevertheless.
 
     It may if there was no answer, if a proxy gave up waiting (502 or 504), or if the API server waited for etcd in
-    vain. Any other error says that it was not carried out.
+    vain. Any other error means that it was not carried out.
     """
     if not isinstance(error, ServerError):
         return isinstance(error, Unreachable)
@@ -155,23 +155,23 @@ def may_have_happened(error: ClusterError) -> bool:
 
 
 def gravity(error: BaseException) -> int:
-    """How grave an error is among those of several writes: the highest is the one to act on.
+    """The gravity of an error among those of several writes: the gravest error is the one to act on.
 
-    An error that time mends must not hide one that a person has to mend, nor any of them an error of the operator's
-    own, or a cancellation.
+    An error that time mends must not hide an error that a person has to mend. Neither may hide an error of the
+    operator's own, or a cancellation.
     """
     remedies = list(Remedy)
     return remedies.index(error.remedy) if isinstance(error, ClusterError) else len(remedies)
 
 
 _MAY_CHANGE = ("webhook", "denied request")
-"""What the API server says of webhooks, and of a ValidatingAdmissionPolicy."""
+"""The API server's words for refusals by webhooks and by a ValidatingAdmissionPolicy."""
 
 
 class PodRefused(ClusterError):
     """The API server refuses a pod as it is: by its template, a quota, a policy, a webhook.
 
-    `own_variables` of its main container's environment stand before those of the template.
+    `own_variables`: how many variables of its main container's environment stand before those of the template.
     """
 
     def __init__(self, error: ApiError, *, role: str, own_variables: int = 0) -> None:
@@ -187,7 +187,7 @@ class PodRefused(ClusterError):
 def refuses_pod(error: ApiError) -> bool:
     """Whether the answer to the creation of a pod is about the pod, and not about the server's own state."""
     if 'serviceaccount "default" not found' in error.message:
-        return False  # a new namespace gets it a moment later
+        return False  # in a new namespace the service account is created a moment later
     by_webhook = isinstance(error, ServerError) and "webhook" in error.message
     return by_webhook or isinstance(error, Forbidden | BadRequest | Invalid)
 

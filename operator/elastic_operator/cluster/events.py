@@ -1,7 +1,7 @@
-"""Events on jobs (events.k8s.io/v1): written once, repeated ones counted, and never in the way of a pass.
+"""Writes events on jobs (events.k8s.io/v1): each once, repeated ones counted, and without delaying a pass.
 
 `record` only puts an event into a bounded queue; a task of its own writes. An event that does not fit, exceeds its
-job's rate, or is refused, is dropped and counted: events are for people, the status is the truth.
+job's rate, or is refused, is dropped and counted. Events are only for people; the status is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUEUE = 1000
 KNOWN = 4096
 """The most events whose repetitions are remembered. Of more jobs, those whose rate is not in use are forgotten."""
 SERIES_SECONDS = 600.0
-"""An event that comes again within this time counts as the same one; later it is a new one."""
+"""An event that is repeated within this time counts as the same one; later it is a new one."""
 BURST = 25
 REFILL_SECONDS = 6.0
 """A job may have BURST events at once, and one more each time these seconds have passed."""
@@ -63,7 +63,7 @@ def pod_subject(pod: Pod) -> Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """An event that was written, and how often it has come since. `written` lags behind `count` while one is queued."""
+    """A written event, and how often it was recorded. `written` lags behind `count` while one is queued."""
 
     subject: Subject
     event: Event
@@ -144,7 +144,7 @@ class EventRecorder:
             return
         if series.written == series.count:
             return
-        # Before the request: what is recorded meanwhile queues again.
+        # Before the request: an event that is recorded meanwhile is queued again.
         self._series[key] = replace(series, written=series.count)
         collection = f"/apis/events.k8s.io/v1/namespaces/{series.subject.namespace}/events"
         if series.written:
@@ -183,7 +183,7 @@ class EventRecorder:
         }
 
     def _name(self, series: _Series) -> str:
-        """A name that is the same for a repeated request, and different for every other event."""
+        """A name that is equal for a repeated request, and unique to the event."""
         identity = (series.subject.uid, self._instance, series.event.type, series.event.reason, series.event.message)
         digest = hashlib.sha256(repr((*identity, series.first)).encode()).hexdigest()
         about = series.subject.name[: _MAX_NAME - _MAX_DIGEST - 1].rstrip("-.")  # each part of it ends with a letter

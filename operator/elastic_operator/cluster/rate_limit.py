@@ -35,7 +35,7 @@ class TokenBucket:
         return self._renewed(key).left >= 1
 
     def take(self, key: Hashable, amount: float = 1.0) -> None:
-        """Take a token; or more, if the work has cost more than one: then the bucket takes longer to fill."""
+        """Take a token, or more if the work has cost more than one. The bucket then takes longer to fill."""
         self._known[key] = tokens = self._renewed(key)
         tokens.left -= amount
 

@@ -1,9 +1,9 @@
 """One HTTP session to the API server: JSON in and out, refusals as exceptions, writes fenced by the lease.
 
-Every write asks for how long this process may still write; the answer also limits how long the write may take. It asks
-again when its bytes go out, because a connection may be made, and long turns of the event loop may come, in between
-(90). So no process that lost its lease sends a write, nor waits for one beyond its lease. Callers retry by themselves:
-they know what a repetition means.
+Every write asks how long this process may still write; the answer is also the write's time limit. It asks again when
+its bytes are sent, because making a connection and long turns of the event loop take time in between (90). So a process
+that has lost its lease sends no write, and waits for none beyond its lease. Callers retry by themselves, because they
+know the effect of a repetition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def uncounted(_verb: str, _code: str) -> None:
 
 
 class _Body(aiohttp.BytesPayload):
-    """A write's body. Its headers go out with it; or neither does, and the connection ends."""
+    """A write's body. Its headers are sent with it; or neither is, and the connection ends."""
 
     def __init__(self, body: bytes, remaining: Callable[[], float]) -> None:
         super().__init__(body)
@@ -67,7 +67,9 @@ class _Body(aiohttp.BytesPayload):
 
 
 def _urgency(method: str, path: str) -> Urgency:
-    """Which writes go first (147). A job's first EndpointSlice leads pods that stand to their master: a change."""
+    """The urgency of a write (147). A job's first EndpointSlice counts as a change, because pods wait for it to reach
+    their master.
+    """
     if method == "POST" and not path.endswith("/endpointslices"):
         return Urgency.CREATE
     return Urgency.DELETE if method == "DELETE" else Urgency.CHANGE
@@ -77,13 +79,13 @@ class Session:
     """Requests to one API server.
 
     Args:
-        connection: Where it is, and the credentials.
-        remaining: For how many seconds this process may still write; zero or less refuses writes with `Fenced`.
-            An attribute: the owner of the lease may set it after the session was made.
+        connection: The server's address, and the credentials.
+        remaining: How many seconds this process may still write; at zero or less, writes are refused with `Fenced`. An
+            attribute: the owner of the lease may set it after the session is made.
         on_request: Called with verb and outcome (HTTP status as text, or `error`, `timeout`, `fenced`) of each request.
-        max_writes: Writes under way at once. Further ones wait: deletions go first, creations last (147). More writes
-            would not be answered sooner, but run into their own time limit on a slow server (28).
-        http: What carries the requests; by default connections over TCP.
+        max_writes: The most writes under way at once. Further writes wait: deletions are sent first, creations last
+            (147). More writes would not be answered sooner, but run into their own time limit on a slow server (28).
+        http: The transport of the requests; by default connections over TCP.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Session:
                 "User-Agent": f"elastic-operator/{version('elastic-pytorch-operator')}",
                 # Logs are plain text.
                 "Accept": f"{JSON}, */*",
-                # Inflating costs this process more than the bytes cost a cluster's network.
+                # Inflating costs this process more than the network saves.
                 "Accept-Encoding": "identity",
             },
             read_bufsize=_READ_BUFFER,
@@ -160,7 +162,7 @@ class Session:
     async def stream(
         self, path: str, *, params: Mapping[str, str], inactivity: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """GET a body that goes on; silence for `inactivity` seconds raises Unreachable, as do lost connections."""
+        """GET an open-ended body. Silence for `inactivity` seconds raises Unreachable, as do lost connections."""
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=inactivity)
         headers = await self._headers()
         async with self._request("GET", path, params=params, timeout=limits, headers=headers, verb="WATCH") as response:
@@ -263,15 +265,15 @@ class Session:
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Drop at once the connection of an answer that was not read to its end. To end TLS in good order would hold it
-    while the other side is silent, and silence is the usual reason.
+    """Drop at once the connection of an answer that was not read to its end. An orderly end of TLS would wait for the
+    other side, whose silence is the usual reason for this call.
     """
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """The object in a successful answer. A proxy on the way may answer with a page of its own."""
+    """The object in a successful answer. A proxy may answer with a page of its own instead."""
     try:
         return _decode(body)
     except msgspec.DecodeError as error:

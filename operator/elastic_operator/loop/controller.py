@@ -1,10 +1,10 @@
-"""Wake -> read -> decide -> apply.
+"""The control loop: wake, read, decide, apply.
 
 A pass runs in one go, without awaiting anything, so it sees one state of the stores: the planner observes the jobs and
 allocates for all of them, the reconciler has each job's plan carried out, and the nominator keeps places for pods of
-others. Everything is decided again every ten minutes, whatever the watches say.
+others. Everything is decided again every ten minutes, even without an event.
 
-Where much is new, it is read before the pass, with turns of the event loop in between.
+If many objects are new, they are read before the pass, with turns of the event loop in between.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from elastic_operator.plan.planner import Decisions, Planner
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""A pass comes at least this often. It costs next to nothing while nothing changes, and finds what time alone has made
-due, even if nobody has said when.
+"""The longest time between two passes. A pass costs next to nothing while nothing changes, and finds work that time
+alone has made due, even if no part of the operator announced the time.
 """
 LEAST_WAIT_SECONDS = 0.01
-"""Between two passes the watches, the writes and the probes get their turn."""
+"""The least time between two passes, in which the watches, the writes and the probes have their turn."""
 AFTER_ERROR_SECONDS = 1.0
-"""A pass that failed is tried again after this time: nobody knows whether it fails again at once."""
+"""A failed pass is tried again after this time, because it may fail again at once."""
 BETWEEN_SLICES_SECONDS = 1.0
-"""A resync takes as many jobs at a time as a pass makes plans, once in this time."""
+"""A resync decides again on as many jobs as a pass makes plans for, once in this time."""
 
 
 class Controller:
-    """Decides for all jobs and has it done.
+    """Decides for all jobs, and has the decisions carried out.
 
     Args:
         awake: Set when something has changed.
-        on_decisions: Called at the end of each pass with its decisions; with None when a pass has failed, and the
-            decisions before it must not be read any more.
-        of_jobs: All that remembers something of each job.
+        on_decisions: Called at the end of each pass with its decisions; with None after a failed pass, when earlier
+            decisions must not be read any more.
+        of_jobs: All memories of jobs.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Controller:
         self._resync_at, self._batching = 0.0, Batching()
         self._to_resync: list[str] = []
         self._present: Collection[str] | None = None
-        """The jobs (uids) that were there when those that were gone were last forgotten."""
+        """The jobs (uids) that existed when deleted jobs were last forgotten."""
 
     @property
     def policy_of(self) -> Mapping[str, str]:
@@ -92,11 +92,11 @@ class Controller:
         return self.decisions.policies.team_of if self.decisions else {}
 
     def wake(self) -> None:
-        """Something changed: look again."""
+        """Something has changed: make a pass."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Passes until cancelled. Plans under way are cancelled with it."""
+        """Make passes until cancelled. Plans under way are cancelled, too."""
         forecasting = asyncio.create_task(self.forecasts.run())
         try:
             while True:
@@ -117,14 +117,16 @@ class Controller:
             self.world.close()
 
     async def _read_ahead(self) -> None:
-        """Read what is new, if it is much, with turns for the watches and writes in between; the pass remembers it."""
+        """If many objects are new, read them with turns for the watches and writes in between. The pass uses what was
+        read.
+        """
         try:
             now = self._clock.time()
             for _ in self.world.reader.pending_pods.read_ahead(now):
                 await asyncio.sleep(0)
             for _ in self.planner.read_ahead(self.world.glance(now)):
                 await asyncio.sleep(0)
-        except Exception:  # an error of a job or pod comes again in the pass, which logs it
+        except Exception:  # an error at a job or pod comes again in the pass, which logs it
             log.debug("the next pass reads everything at once, because reading ahead raised", exc_info=True)
 
     def _guarded_pass(self) -> float:
@@ -139,12 +141,12 @@ class Controller:
         return wait
 
     def run_pass(self) -> float:
-        """One pass; returns the seconds after which the next is due if nothing wakes it."""
+        """Make one pass; returns the seconds after which the next is due if nothing wakes it."""
         with self._metrics.passes.time():
             now, began = self._clock.time(), time.monotonic()
             if self._clock.stepped != self._stepped:
                 self._stepped = self._clock.stepped
-                self.forget()  # what was to last until some time may now last too long (29)
+                self.forget()  # waits until a time may now be too long (29)
             if began >= self._resync_at:
                 self._resync()
             decisions = self.decisions = self.planner.decide(self.world.look(now), self._limiter)
@@ -164,7 +166,7 @@ class Controller:
         return max(LEAST_WAIT_SECONDS, min(due, at, self._ledger.next_expiry(), LONGEST_WAIT_SECONDS))
 
     def _report(self, report: Callable[[], None]) -> None:
-        """Report what was decided. An error in a report must not keep any job from its pods (88)."""
+        """Report the decisions. An error in a report must not keep any job from its pods (88)."""
         try:
             report()
         except Exception:
@@ -172,7 +174,7 @@ class Controller:
             log.exception("what was decided cannot be reported; it is carried out nevertheless")
 
     def _take_note(self, decisions: Decisions, now: float) -> None:
-        """Count and log the new allocation, and have each job's message on why it is not bigger renewed."""
+        """Count and log the new allocation, and mark each job's message on why it is not bigger for renewal."""
         allocation = decisions.allocation
         if decisions.error is not None:
             self._metrics.pass_errors.inc()
@@ -204,7 +206,7 @@ class Controller:
         self.nominator.renew(pending_pods.renewable)
 
     def _resync(self) -> None:
-        """Decide everything again: who gets what at once, what follows for each job some jobs at a time."""
+        """Decide everything again: the allocation at once, and the plans some jobs at a time."""
         if not self._to_resync and self.decisions is not None:  # before the first pass there is nothing to forget
             self._to_resync = [body.metadata.uid for body in self._stores.jobs]
             self.planner.forget_allocation()
@@ -216,7 +218,7 @@ class Controller:
         self._resync_at = time.monotonic() + (BETWEEN_SLICES_SECONDS if self._to_resync else RESYNC_SECONDS)
 
     def forget(self) -> None:
-        """Forget what was read and decided, so that the next pass does all of it again."""
+        """Forget all that was read and decided, so that the next pass does it again."""
         self.world.forget()
         self.planner.forget()
         self.forecasts.forget()
@@ -224,6 +226,6 @@ class Controller:
 
 
 def _served(allocation: Allocation) -> frozenset[str]:
-    """The foreign pods (uids) that have got places, or wait for the limits on evictions."""
+    """The foreign pods (uids) that have places, or wait for the limits on evictions."""
     waiting = (entry.demand.uid for entry, _ in allocation.over_limit)
     return frozenset([*(nomination.uid for nomination in allocation.nominations), *waiting])

@@ -1,7 +1,7 @@
 """Makes the plan of each job and starts on it, and renews the messages on why jobs are not bigger.
 
-Thousands of jobs may change at once: plans are made for some jobs in each pass, for the others in the next ones, which
-follow at once.
+Thousands of jobs may change at once. So each pass makes plans for some jobs, and the next passes, which follow at once,
+for the others.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from elastic_operator.pods.survivor_logs import SurvivorLogs
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Every job is decided on again at least this often, whatever the watches say (91). Other controllers rely on their
+"""Every job is decided on again at least this often, even without an event (91). Other controllers rely on their
 watches alone. Every 120 s, this net cost 3.5 % of a core among 10,000 pods.
 """
 MAX_PLANS = 500
-"""The most plans that are made in one pass; the next one, which follows at once, goes on."""
+"""The most plans of one pass. The next pass, which follows at once, goes on."""
 
 
 class Reconciler:
-    """Has each job's plan carried out.
+    """Makes each job's plan, and has it carried out.
 
     Args:
         wake: Called when another pass is needed.
-        on_plan: Called with each plan that was made.
+        on_plan: Called with each new plan.
         with_forecast: The status of a plan with its place in line, or with its answer.
     """
 
@@ -68,11 +68,11 @@ class Reconciler:
         self._poller, self._survivors = poller, survivors
         self._wake, self._on_plan, self._with_forecast = wake, on_plan, with_forecast
         self._behind: list[str] = []
-        """Jobs for whose plans there was no time in the last pass: they come first in the next one."""
+        """Jobs without a plan because the last pass had no time for it. They come first in the next pass."""
         self.reason_messages = ReasonMessages()
 
     async def stop(self) -> None:
-        """Cancel the plans under way, and what else is done for jobs."""
+        """Cancel the plans under way, and the other work for jobs."""
         await self.dispatcher.stop()
         await self._poller.stop()
         await self._survivors.stop()
@@ -82,15 +82,17 @@ class Reconciler:
         return min(self.goes_on_at(now), self._planner.plans.next_due(), self.reason_messages.next_due())
 
     def goes_on_at(self, now: float) -> float:
-        """When (monotonic, as `now`) a plan for which there was no time can be made and begun; infinity without any."""
+        """When (monotonic, as `now`) the first of the plans that a pass had no time for can be made and begun; infinity
+        without any.
+        """
         return min((now + self.dispatcher.wait(uid, now) for uid in self._behind), default=inf)
 
     # -- what becomes of plans -----------------------------------------------------------------------------------------
 
     def refused(self, job: Job, error: PodRefused, needed: bool) -> None:
-        """The pods of the job for which others were to go would be refused.
+        """Note that the API server would refuse the pods of the job for which others were to be evicted.
 
-        If the job needs them for its minimum, that counts like a failed write.
+        If the job needs these pods for its minimum, that counts like a failed write.
         """
         if needed:
             self.dispatcher.note(job, error)
@@ -99,13 +101,13 @@ class Reconciler:
         self.dispatcher.actor.record_events(job, [Event("ScaleUpBlocked", text, "Warning")])
 
     def _quarantine_job(self, uid: str, error: Exception) -> Observation | None:
-        """Quarantine the job after an error about what it was given. Returns its observation; None if it is gone."""
+        """Quarantine the job after an error at its grant. Returns its observation; None if the job is deleted."""
         return self._planner.quarantine(self._world, uid, error, given=True)
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
     def plan_all(self, decisions: Decisions, now: float) -> None:
-        """Make the plans that are not made yet, as many as one pass has time for.
+        """Make the missing plans, as many as one pass has time for.
 
         Jobs that get or lose pods come first: a new leader has a plan to make for each of thousands. The next pass
         follows at once if jobs are left that can be started on. Jobs that back off are planned last: thousands of them
@@ -141,7 +143,9 @@ class Reconciler:
         return True
 
     def _leave_in_quarantine(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Others get what is theirs of the job's GPUs, and its status says why nothing else is done for it."""
+        """Release the job's pods whose GPUs others are entitled to. The status says why nothing else is done for the
+        job.
+        """
         job, body = obs.job, self._stores.jobs.get(obs.job.uid)
         assert body is not None, "a pass awaits nothing, so the job is still there"
         try:
@@ -154,7 +158,7 @@ class Reconciler:
             silent = fault is not None and fault.silent
             if not silent and (
                 job.status != JobStatus() or not body.status.unpack()
-            ):  # else it cannot be read, and is kept
+            ):  # otherwise the spec cannot be read, and the status is kept
                 if fault is not None:
                     fault.is_reported = True
                 gate = partial(self.eviction_gate.gate, job.uid, plan) if plan.deletes else _no_gate
@@ -166,7 +170,7 @@ class Reconciler:
         self._note(Planned(obs, assignment, self._due_after(wait, job), status))
 
     def _plan(self, obs: Observation, allocation: Allocation, now: float) -> None:
-        """Make the job's plan and start on it."""
+        """Make the job's plan and start it."""
         job = obs.job
         grant, deferred = allocation.get(job.uid), self.eviction_gate.deferred(job.uid)
         assignment = grant.assignment if grant is not None else None
@@ -195,7 +199,7 @@ class Reconciler:
         self.reason_messages.renewed(planned.obs.job.uid)
         try:
             self._on_plan(planned)
-        except Exception:  # metrics of one job stop no pass
+        except Exception:  # an error in the metrics of one job stops no pass
             log.exception("job=%s cannot be shown", planned.obs.job.key)
 
     # -- why a job is not bigger ---------------------------------------------------------------------------------------
@@ -225,7 +229,7 @@ class Reconciler:
 
 
 def _no_gate() -> None:
-    """For plans for which nothing must be done first."""
+    """The gate of plans without a step before them."""
 
 
 def _acts(uid: str, allocation: Allocation) -> bool:

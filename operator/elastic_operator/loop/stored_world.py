@@ -24,19 +24,19 @@ from elastic_operator.settings import Settings
 log = logging.getLogger(__name__)
 
 FEW_JOBS = 16
-"""Up to this many jobs that are new or changed are read in one go: a large template takes 10 ms."""
+"""Up to this many new or changed jobs are read in one go: a large template takes 10 ms."""
 
 
 class StoredWorld:
-    """The stores as one moment of the cluster, after each `look`.
+    """The stores as one moment of the cluster: that of the last `look`.
 
     Args:
-        with_logs: The pods of a job (uid, namespace) with what their logs say; a failed one is shown as it was before,
-            until its log was read.
-        report, answered: By a job's uid, what its master reported, and when it last did.
-        group: By a job's uid, what its pods' logs show.
+        with_logs: The pods of a job (uid, namespace) with the content of their logs. A failed pod is shown as not
+            failed until its log was read.
+        report, answered: By a job's uid, its master's report, and when the master last answered.
+        group: By a job's uid, the group that its pods' logs show.
         may_preempt: Whether the API server would accept the job's pods.
-        may_not_preempt: The jobs (uids), and the namespaces, for which `may_preempt` answers no.
+        may_not_preempt: The jobs (uids) and the namespaces for which `may_preempt` is false.
         news: The jobs (uids) with another `report` or `group`.
         seen: Called with each job that is read and is not quarantined.
     """
@@ -71,12 +71,12 @@ class StoredWorld:
         """The jobs (uids) that are served."""
         self._changed: Touched[str] = Touched()
         self._restless: set[str] = set()
-        """Jobs (uids) that depend on more than themselves, their pods and their context: read at each look."""
+        """Jobs (uids) that depend on more than their object, pods and context. They are read at each look."""
         self._touched: Collection[str] | None = None
         self._end_subscription = self._stores.jobs.subscribe(self._job_changed)
 
     def close(self) -> None:
-        """Hear of no more changes: the stores outlive a leader's term."""
+        """Unsubscribe from the stores, which live longer than this leader."""
         self._end_subscription()
         self.reader.external_changes.close()
 
@@ -89,7 +89,7 @@ class StoredWorld:
         return self.reader.policies.resolved
 
     def look(self, now: float) -> StoredWorld:
-        """Look at the stores at `now` (epoch seconds on the API server's clock); returns this world."""
+        """Read the stores at `now` (epoch seconds on the API server's clock); returns this world."""
         self.reader.first_seen.begin_look()
         self.glance(now)
         self._ledger.expire()
@@ -97,13 +97,13 @@ class StoredWorld:
         return self
 
     def keep_only(self, present: AbstractSet[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         self._known.drop_absent(present)
         self._bare.drop_absent(present)
         self._restless &= present
 
     def touched(self) -> Collection[str] | None:
-        """The jobs (uids) of which something may have changed since the look before; None: of any."""
+        """The jobs (uids) that may have changed since the last look; None: any may have."""
         return self._touched
 
     def _take_touched(self) -> Collection[str] | None:
@@ -128,7 +128,7 @@ class StoredWorld:
         return {*by_uid, *(job.metadata.uid for job in named if job is not None)}.union(*filter(None, taken))
 
     def glance(self, now: float) -> StoredWorld:
-        """Look at the context of the jobs."""
+        """Read the context of the jobs."""
         self.now = now
         if self.reader.job_contexts.look(now):
             self._changed.everything()
@@ -156,7 +156,7 @@ class StoredWorld:
         return {body.metadata.uid: None for body in self._stores.jobs.values() if self._is_mine(body)}.keys()
 
     def job(self, uid: str) -> Job:
-        """The facts of that job; the same object as long as nothing of them changes."""
+        """The facts of that job; the same object while nothing in them changes."""
         job = self._read(uid)
         if not job.fault:
             self._seen(job)
@@ -188,13 +188,13 @@ class StoredWorld:
         return job
 
     def _bare_job(self, body: objects.CustomObject, fault: Fault | None) -> Job:
-        """A job that is quarantined, or that only a finalizer keeps: nothing of it counts but its pods."""
+        """A job that is quarantined, or that only a finalizer keeps: only its pods count."""
         uid, pods = body.metadata.uid, self._ledger.own_pods(body.metadata.uid)
         self._known.drop(uid)
         return self._bare.get(uid, (body, pods, fault), self.reader.jobs.bare_job, body, pods, fault)
 
     def unread(self) -> Iterator[str]:
-        """Jobs (uids) that are new or changed, if they are more than `FEW_JOBS`. Each exists when it is named."""
+        """The new or changed jobs (uids), if there are more than `FEW_JOBS`. Each job still exists when it is named."""
         changed = self._changed.peek()
         found = [uid for uid in self.jobs() if (changed is None or uid in changed) and self._is_new(uid)]
         for uid in found if len(found) > FEW_JOBS else ():
@@ -210,7 +210,7 @@ class StoredWorld:
         return self.reader.settings.watches(body.metadata.namespace)
 
     def shape(self, job: Job) -> JobShape:
-        """What the job's pods ask of a node."""
+        """The requirements of the job's pods of a node."""
         return self.reader.shapes.of(job)
 
     def assumed(self, uid: str) -> tuple[Member, ...]:
@@ -226,17 +226,17 @@ class StoredWorld:
     # -- whether others may lose pods for a job ------------------------------------------------------------------------
 
     def may_preempt(self, job: Job) -> bool:
-        """Whether others may lose pods for it, by what the API server answered about its own pods (139)."""
+        """Whether pods may be preempted for the job, by the API server's answers about its own pods (139)."""
         return self._may_preempt(job)
 
     def is_trusted(self, job: Job) -> bool:
-        """Whether others may lose pods for it, by the errors that it has caused in the operator (88)."""
+        """Whether pods may be preempted for the job, by the errors that it has caused in the operator (88)."""
         return self._quarantine.may_preempt(job.uid, job.generation)
 
     # -- all else ------------------------------------------------------------------------------------------------------
 
     def nodes(self, members: AbstractSet[str], leaving: Sequence[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with what pods use of them, but for `members`."""
+        """All nodes with their use by pods, without `members`."""
         return self.reader.nodes.look(members, leaving)
 
     def pending_pods(self) -> tuple[PendingPod, ...]:
@@ -244,7 +244,7 @@ class StoredWorld:
         return self.reader.pending_pods.look(self.now)
 
     def quarantine(self, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False) -> bool:
-        """The job made the planner raise."""
+        """Quarantine a job that made the planner raise."""
         body = self._stores.jobs.get(uid)
         if body is None:
             log.error("a job that is gone, uid=%s, raised", uid, exc_info=error)
@@ -262,16 +262,16 @@ class StoredWorld:
         return True
 
     def cannot_tell_demand(self, job: Job, error: Exception) -> None:
-        """The pods of a job that is quarantined count as used by others, because of this error."""
+        """Report that the pods of a quarantined job count as used by others because of this error."""
         log.debug("job=%s is set aside, and its pods count as used by others", job.key, exc_info=error)
 
     def quarantine_pod(self, pod: PendingPod, error: Exception) -> None:
-        """The allocation raised an error about a foreign pod."""
+        """Quarantine a foreign pod that made the allocation raise."""
         self._quarantine.quarantine("pod", pod.uid, f"{pod.namespace}/{pod.name}", error, in_allocation=True)
 
 
 def _without_contents(settings: Settings) -> Snapshot:
-    """What every snapshot has from the settings."""
+    """A snapshot with the settings alone."""
     return Snapshot(
         now=0.0,
         nodes=(),

@@ -20,7 +20,7 @@ JOB = ("namespace", "job_name")
 
 
 def job_families(jobs: Iterable[JobPicture]) -> Iterator[Metric]:
-    """All of them. A job has no sample for values that are not known."""
+    """All series. A job has no sample for an unknown value."""
     jobs = list(jobs)
     yield _by_status(jobs)
     yield _info(jobs)

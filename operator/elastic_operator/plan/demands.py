@@ -1,4 +1,4 @@
-"""What each job demands, remembered by what that was made from."""
+"""Makes the demands of jobs, remembered by their inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elastic_operator.plan.world import World
 
 
 def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
-    """Note what the job demands; the same object as before while nothing that it is made from changes."""
+    """Remember the job's demand; the same object as before while its inputs do not change."""
     job = obs.job
     if not obs.wants_pods:
         pods = unwanted_pods(obs)
@@ -31,9 +31,10 @@ def renew_demand(world: World, memory: JobMemory, obs: Observation) -> None:
 
 
 def demand_while_quarantined(world: World, memory: JobMemory, job: Job) -> JobDemand | None:
-    """The job's last demand, or one made of its pods if there is none; None: then its pods count as used.
+    """The job's last demand, else one made from its pods; None if neither works: then its pods count as used by
+    others.
 
-    An error at that sets the job aside no longer than the one for which it is quarantined already.
+    An error in this does not prolong the job's quarantine.
     """
     try:
         if memory.good is not None:
@@ -49,7 +50,7 @@ def _flavor_held(world: World, pods: Sequence[OwnPod]) -> str | None:
 
 
 def _demand_of_held(job: Job, pods: Sequence[OwnPod], flavor: str | None) -> JobDemand | None:
-    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None where they hold none."""
+    """A demand that holds the GPUs of these pods, by the pods and their nodes alone; None if they hold none."""
     return None if flavor is None else demand_of_pods(job, pods, flavor)
 
 

@@ -11,7 +11,7 @@ from elastic_operator.plan.job.observation import Observation
 
 @dataclass(slots=True)
 class JobMemory:
-    """What the planner remembers of one job.
+    """The planner's memory of one job.
 
     `good` is the job's demand when it was last observed without an error, `quarantined` the demand that counts while
     the job is quarantined.
@@ -25,7 +25,7 @@ class JobMemory:
 
     @property
     def demand(self) -> JobDemand | None:
-        """What the job demands now, or last did while it is quarantined; None if it may have no pods."""
+        """The job's demand; while it is quarantined, the one that counts meanwhile; None if it may have no pods."""
         if self.obs is not None and self.obs.job.fault:
             return self.quarantined
         return self.demanded.last

@@ -40,7 +40,7 @@ MAX_BLAMES = 2
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The result of one pass. Nothing is awaited while a pass decides, so all its decisions are of one moment.
+    """The result of one pass. All its decisions are of one moment, because a pass awaits nothing.
 
     `obs` are all jobs by uid, and `snapshot` is what was allocated from. `is_new`: the allocation was made in this
     pass. `until` is when (epoch seconds) time alone may change it. `would_be` is what would be taken in addition if
@@ -59,7 +59,7 @@ class Decisions:
 
 
 class Planner:
-    """Decides again and again. `timed` makes a context in which each allocation is made."""
+    """Decides pass after pass. `timed` makes a context in which each allocation is made."""
 
     def __init__(self, timed: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self._timed = timed
@@ -77,7 +77,7 @@ class Planner:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """Forget what is known of jobs and the last allocation, so that the next pass decides all of it again."""
+        """Forget all jobs and the last allocation, so that the next pass decides everything again."""
         self.forget_some(self._jobs)
         self._again.everything()
         self._snapshot.drop()
@@ -94,7 +94,7 @@ class Planner:
                 self.plans.forget(uid)
 
     def forget_allocation(self) -> None:
-        """Allocate from nothing the next time."""
+        """Forget the allocation's state: the next allocation begins anew."""
         self._allocator, self._would_be_allocator, self._decided = LookaheadAllocator(), Allocator(), None
 
     @property
@@ -105,9 +105,9 @@ class Planner:
     # -- observe -------------------------------------------------------------------------------------------------------
 
     def read_ahead(self, world: World) -> Iterator[None]:
-        """Observe what is new or changed, one job at a step, if it is much; the next pass remembers it.
+        """If many jobs are new or changed, observe one of them per step. The next pass uses these observations.
 
-        Whatever changes between two steps is observed again.
+        A job that changes between two steps is observed again.
         """
         for uid in world.unread():
             self._observe(world, uid)
@@ -144,7 +144,7 @@ class Planner:
             self.plans.drop(uid)
 
     def _observe(self, world: World, uid: str) -> None:
-        """Observe the job as it is now, or the little that is known of it while it is quarantined."""
+        """Observe the job; while it is quarantined, only what is known without its spec."""
         memory = self._jobs.setdefault(uid, JobMemory())
         try:
             self._observe_as(world, memory, world.job(uid))
@@ -170,7 +170,9 @@ class Planner:
     def quarantine(
         self, world: World, uid: str, error: Exception, *, in_allocation: bool = False, given: bool = False
     ) -> Observation | None:
-        """The job has raised: leave it out for a while. Returns how it is observed meanwhile; None if it is gone."""
+        """Leave out a job that has raised for a while. Returns its observation meanwhile; None if the job is
+        deleted.
+        """
         if not world.quarantine(uid, error, in_allocation=in_allocation, given=given):
             return None
         memory = self._jobs.setdefault(uid, JobMemory())
@@ -178,7 +180,7 @@ class Planner:
         return self._observe_as(world, memory, world.job(uid))
 
     def _take_snapshot(self, world: World) -> Snapshot:
-        """What to allocate from; the same object while nothing but time differs."""
+        """The snapshot to allocate from; the same object while nothing but time differs."""
         jobs = self._population
         nodes, pending = world.nodes(jobs.members, jobs.leaving), world.pending_pods()
         made_of = world.policies, jobs.demands, nodes, pending
@@ -187,7 +189,7 @@ class Planner:
     # -- demand --------------------------------------------------------------------------------------------------------
 
     def _demand(self, world: World, uid: str) -> None:
-        """Say what the job demands, unless it is quarantined."""
+        """Make the job's demand, unless it is quarantined."""
         memory = self._jobs[uid]
         if memory.obs is not None and not memory.obs.job.fault:
             try:
@@ -198,7 +200,7 @@ class Planner:
     # -- allocate ------------------------------------------------------------------------------------------------------
 
     def decide(self, world: World, reclaim: Reclaim) -> Decisions:
-        """What there is, and who gets what; without a job or a pending pod at which the allocation raises."""
+        """The decisions of a pass; without a job or pending pod at which the allocation raises."""
         for _ in range(MAX_BLAMES):
             obs, snapshot = self.observe(world)
             try:
@@ -210,7 +212,7 @@ class Planner:
         return self._allocate(world, *self.observe(world), reclaim)
 
     def _blame(self, world: World, snapshot: Snapshot, error: Exception) -> bool:
-        """Quarantine those that make the allocation raise; whether there are any."""
+        """Quarantine the jobs and pending pods that make the allocation raise; returns whether there are any."""
         found = culprits_of_allocation(snapshot)
         for bad in found:
             if isinstance(bad, PendingPod):
@@ -241,7 +243,7 @@ class Planner:
         return self._decided
 
     def _look_ahead(self, snapshot: Snapshot) -> tuple[Allocation, Exception | None]:
-        """Who gets what; where only the look ahead raises, without it."""
+        """The allocation with the look ahead; without it if only the look ahead raises."""
         try:
             return self._allocator.allocate(snapshot), None
         except Exception as error:  # noqa: BLE001 - it is returned
@@ -250,7 +252,7 @@ class Planner:
             return self._allocator.allocate_unchecked(snapshot), error
 
     def _would_be(self, snapshot: Snapshot, error: Exception | None) -> tuple[Allocation | None, Exception | None]:
-        """What the mode DryRun reports and does not do; None where that raises."""
+        """The evictions that the mode DryRun reports and does not carry out; None if this raises."""
         try:
             asked = replace(snapshot, reclaiming=True, eviction_limits=EvictionLimits())
             return self._would_be_allocator.allocate(asked), error
@@ -265,11 +267,11 @@ class Planner:
         return iter(decisions.obs) if decisions.is_new else self.plans.may_need_one(decisions.obs, at)
 
     def plan(self, obs: Observation, grant: Grant | None, now: float) -> Plan:
-        """What is done for the job, given what it gets."""
+        """The job's plan, by its grant."""
         return reconcile(obs, grant, now=now)
 
     def plan_in_quarantine(self, job: Job, release: Collection[str], now: float) -> Plan:
-        """What is done for a job that is quarantined, whose pods `release` (uids) go to others."""
+        """The plan of a quarantined job, whose pods `release` (uids) are preempted."""
         return plan_in_quarantine(job, release, now)
 
 
@@ -292,7 +294,7 @@ def _snapshot_of(
 
 
 def _to_allocate(snapshot: Snapshot, now: float, reclaim: Reclaim) -> Snapshot:
-    """The snapshot as the allocation gets it. An error is searched for in the same one."""
+    """The snapshot for the allocation. Culprits are searched for in the same one."""
     limits = reclaim.eviction_limits(gpus_in(snapshot))
     return replace(snapshot, now=now, reclaiming=reclaim.stopped is None, eviction_limits=limits)
 

@@ -1,4 +1,4 @@
-"""All jobs of one pass, renewed from those of the pass before: only what was observed anew is looked at (23)."""
+"""All jobs of one pass, made from those of the pass before: only jobs that were observed anew are looked at (23)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Leaving = tuple[tuple[str, OwnPod], ...]
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The jobs of one pass, in the world's order; nothing of it is ever changed.
+    """The jobs of one pass, in the world's order. Immutable.
 
     `uids` is the world's own collection of all jobs. `obs` has the observation of each job, and `demand_of` what each
-    demands, None if it may have no pods. `demands` are the same without None, `members` (uids) all their members.
-    `leaving` are the pods that are about to be deleted, with their namespaces.
+    demands, None if it may have no pods. `demands`: the demands in `demand_of` that are not None. `members`: the uids
+    of all their members. `leaving` are the pods that are about to be deleted, with their namespaces.
     """
 
     uids: Collection[str] | None = None

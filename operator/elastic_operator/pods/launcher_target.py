@@ -1,4 +1,4 @@
-"""Which master is asked for its group's state, and whether often. Pure."""
+"""Decides which master is asked for its group's state, and how often. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from elastic_operator.plan.job.observation import Observation, is_running, maste
 from elastic_worker.contract import ROLE_MASTER, STATUS_PORT
 
 COST_SECONDS = 60.0
-"""After a change, the master is asked often for this long about what the change cost."""
+"""After a change, the master is asked often for this long about the cost of the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A running master: its address, and which answers are its own. `eager`: its job changes."""
+    """A running master: its address, and the identity that its answers must have. `eager`: its job changes."""
 
     namespace: str
     job_name: str
@@ -56,7 +56,7 @@ def _status_port(uid: str, spec: JobSpec, master: OwnPod) -> int:
 
 
 def _is_changing(status: JobStatus, now: float) -> bool:
-    """Whether the group is not yet as it should be, or the cost of the last change is not known yet."""
+    """Whether the group is not yet complete, or the cost of the last change is not known yet."""
     ready = status.condition(ConditionType.READY)
     if ready is None or ready.reason not in (Phase.RUNNING, Phase.DEGRADED):
         return True

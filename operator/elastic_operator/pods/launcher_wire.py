@@ -1,4 +1,4 @@
-"""Reads the body of a launcher's `/status` strictly: a user's pod writes it, so none of it is trusted."""
+"""Reads the body of a launcher's `/status` strictly. A user's pod writes it, so none of it is trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elastic_worker import contract
 
 MAX_CHANGES = 20
 MAX_GIVEN_UP = 3
-"""The most pods that are named; more of them have one cause."""
+"""The most pods that are named. If there are more, they have one cause."""
 MAX_FLAGS = 8
 MAX_METRIC = 64
 """The most characters of a metric's name, and of its value; longer ones are cut."""
@@ -99,7 +99,7 @@ _decode = msgspec.json.Decoder(_Status).decode
 def read_report(
     body: bytes, *, master_uid: str, master_epoch: int, is_member_name: Callable[[str], bool], now: float
 ) -> Report | None:
-    """The report at `now` of the master with that epoch; None if it cannot be read, or is another's."""
+    """The report at `now` of the master with that epoch; None if it is unreadable, or another master's."""
     try:
         status = _decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -1,6 +1,6 @@
-"""Finds at each look whether many nodes are away at once: then none of them is given up (86).
+"""Finds at each look whether too many nodes are away at once: then none of them is given up (86).
 
-`plan/facts/disruption.py` decides; this module remembers what it must know of the time before.
+`plan/facts/disruption.py` decides; this module remembers the earlier states that the decision needs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from elastic_operator.read import convert
 log = logging.getLogger(__name__)
 
 Down = Mapping[str, tuple[float, float]]
-"""Nodes that are not Ready: since when as written, and since when by our judgment."""
+"""Nodes that are not Ready: since when by their status, and since when by our judgment."""
 BIRTH_SECONDS = 60.0
-"""A node is created some time before it is first Ready. A node that has not been Ready since then is no loss."""
+"""A node is created some time before it is first Ready. A node that has never been Ready is no loss."""
 
 
 class Disruptions:
@@ -33,10 +33,10 @@ class Disruptions:
         self._unborn: set[str] = set()
         """Nodes that had never been Ready at the last look."""
         self._back: dict[str, tuple[float | None, float]] = {}
-        """Nodes that are Ready again: since when they were away, if that is known, and since when they are back."""
+        """Nodes that are Ready again: since when they were away (None if unknown), and since when they are back."""
 
     def look(self, before: Down | None, down: Down, now: float) -> None:
-        """Judge again; `before` are the nodes that were down at the last look, None if there was none."""
+        """Judge again; `before` are the nodes that were down at the last look, None at the first look."""
         self._step()
         back = self._back_as_written(now) if before is None else self._back | self._just_back(before, now)
         back = {name: times for name, times in back.items() if times[1] + BACK_SECONDS > now and name not in down}
@@ -57,7 +57,9 @@ class Disruptions:
             self._back = {name: (went and went + by, since + by) for name, (went, since) in self._back.items()}
 
     def _that_count(self) -> Sequence[objects.Node]:
-        """The nodes with GPUs, if there are any: a rack of them that cannot be heard may be few among all nodes."""
+        """The nodes with GPUs, if there are any: a rack of them that is out of reach may be a small part of all
+        nodes.
+        """
         nodes = self._stored.values()
         with_gpus = [n for n in nodes if any(name in (n.status.allocatable or ()) for name in self._gpu_resources)]
         return with_gpus or nodes

@@ -1,4 +1,6 @@
-"""What jobs are judged by beside themselves and their pods: nodes, teams, classes, and when these last changed."""
+"""The contexts of jobs: the facts outside a job that its plan depends on, such as nodes, teams, classes, and the last
+change of these.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class JobContexts:
         self._seen: object = None
 
     def look(self, now: float) -> bool:
-        """Look at all of it, at `now` (epoch seconds); returns whether any job may be judged otherwise than before."""
+        """Read all of it at `now` (epoch seconds); returns whether any job's plan may be affected."""
         teams = self._policies.look()
         self._unready, openness = self._nodes.unready_since(now), self._nodes.openness()
         self._external_changes.look(openness, teams, now)
@@ -66,7 +68,7 @@ class JobContexts:
         )
 
     def without_spec(self, body: objects.CustomObject) -> JobContext:
-        """What is known of a job's context without its spec."""
+        """The part of a job's context that does not need its spec."""
         priority, ceiling = self._priority(class_named_by(body)), self.grace_ceiling(body.metadata.namespace)
         return JobContext(priority=priority.value, grace_ceiling=ceiling)
 
@@ -75,7 +77,8 @@ class JobContexts:
         return priority_of(class_name or "", self._classes, self._settings)
 
     def grace_ceiling(self, namespace: str) -> int:
-        """The most seconds that a leaving pod of a job there gets: the policy's, if it has one (95).
+        """The longest grace of a leaving pod of a job there, in seconds: the policy's ceiling, if it has one, else the
+        setting (95).
 
         At least one, because a deletion without any grace is one by force.
         """
@@ -83,7 +86,7 @@ class JobContexts:
         return max(1, self._settings.reclaim.max_grace_period_seconds if ceiling is None else ceiling)
 
     def _undisturbed(self, body: objects.CustomObject) -> Undisturbed | None:
-        """Since when nothing has changed from outside, if that matters for the job (143)."""
+        """The last external change, if the job may flap (143)."""
         if not may_flap(self._specs.status(body), self._now()):
             return None
         resolved = self._policies.resolved

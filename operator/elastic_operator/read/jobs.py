@@ -1,4 +1,4 @@
-"""Makes the planner's jobs from their objects, their pods, what is reported of them, and their contexts."""
+"""Makes the planner's jobs from their objects, their pods, reports, and contexts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from elastic_operator.settings import Settings
 
 
 class JobInputs(NamedTuple):
-    """The input of a look at one job: two looks at equal inputs give the same result until a time in it comes.
+    """The inputs of one job. Equal inputs give an equal job until a time in them comes.
 
-    `pods` are its own. While all its nodes are Ready, reports of masters and logs are left out of `reports`, so that
-    they do not void the job.
+    `pods` are its own. While all its nodes are Ready, the time of the master's last answer and the group by the logs
+    are left out of `reports`, so that they do not void the job.
     """
 
     body: objects.CustomObject
@@ -84,7 +84,7 @@ class Jobs:
         )
 
     def bare_job(self, body: objects.CustomObject, pods: tuple[OwnPod, ...], fault: Fault | None) -> Job:
-        """A job that is quarantined, or deleted: what is known without its spec."""
+        """A job that is quarantined or deleted: its facts without the spec."""
         meta = body.metadata
         try:
             created, status = convert.epoch(meta.creation_timestamp or ""), self._specs.status(body)

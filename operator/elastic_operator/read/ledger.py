@@ -1,4 +1,5 @@
-"""Who uses what: every bound pod's use of its node, and which pods are ours, updated with each change of a pod.
+"""The ledger of use: every bound pod's use of its node, and the pods of each job, updated with each change of a
+pod.
 
 A pod is ours if its controller is an existing job, by uid, in its namespace, and its name is one that the job's pods
 have (95); labels prove nothing. All other pods only use GPUs. A pod that is being created counts as well
@@ -33,13 +34,13 @@ log = logging.getLogger(__name__)
 
 
 class Ledger:
-    """What pods use of each node, and the pods of each job.
+    """The use of each node by pods, and the pods of each job.
 
     Args:
-        job_of: The job with a uid, None if there is none (any more).
-        parse: (job name, pod name) to (role, index), None if a job of that name has no such pod.
+        job_of: The job with a uid; None if it does not exist (any more). parse: (job name, pod name) to (role, index),
+        None if a job of that name has no such pod.
         gpu_resources: Extended resources that count as GPUs.
-        changed: Called when a change of a pod makes a difference: to its node, or to a job.
+        changed: Called when a change of a pod affects its node or a job.
         on_error: Called for each pod that cannot be read.
         now: A monotonic clock.
     """
@@ -67,19 +68,19 @@ class Ledger:
         self._names = PodIndex()
         self._foreign: dict[str, PodSum] = {}
         self._plain: dict[str, PodSum] = {}
-        """Pods of no job that ask for GPUs, by namespace."""
+        """Pods of no job that request GPUs, by namespace."""
         self._plain_now: dict[str, Resources] | None = None
         self._waiting: dict[str, Pod] = {}
         self._pending_now: tuple[Pod, ...] | None = None
         self._leaving = Leaving(now)
         self.assumed = AssumedPods(now, self._assumed_changed)
         self.revision = 0
-        """Raised with each change that may make a difference to a node or a job."""
+        """Raised with each change that may affect a node or a job."""
         self._revisions: dict[str | None, int] = {}
-        """By node with pods: the revision at which they last changed."""
+        """By node with pods, the revision of their last change."""
         self.touched: Touched[str | tuple[str, str]] = Touched()
-        """The jobs, by uid or by (namespace, name), whose pods may have changed: those that are being created, their
-        own, and others with their names.
+        """The jobs, by uid or by (namespace, name), whose pods may have changed: pods being created, own pods, and pods
+        of others with their names.
         """
         self._own_pods: dict[str, tuple[OwnPod, ...]] = {}
         self._alike: dict[tuple[tuple[str, int], ...], Resources] = {}
@@ -104,7 +105,7 @@ class Ledger:
         self._changed()
 
     def job_changed(self, job_uid: str) -> None:
-        """A job appeared or is gone: decide again which pods are its own."""
+        """Decide again which pods are a job's own, after its creation or deletion."""
         self._own_pods.pop(job_uid, None)
         for uid in tuple(self._claims.get(job_uid)):
             before = self._entries[uid]
@@ -120,18 +121,18 @@ class Ledger:
         return self._own_pods[job_uid]
 
     def pending(self) -> tuple[Pod, ...]:
-        """Pods of others that ask for GPUs and have no node yet; the same object while none of them changes."""
+        """Pods of others that request GPUs and have no node yet; the same object while none of them changes."""
         if self._pending_now is None:
             self._pending_now = tuple(self._waiting.values())
         return self._pending_now
 
     def bound_to(self, uid: str) -> str:
-        """The node of that pod; "" if it has none, or is gone."""
+        """The node of that pod; "" if it has none, or is deleted."""
         entry = self._entries.get(uid)
         return entry.pod.spec.node_name if entry is not None else ""
 
     def plain_gpus(self) -> Mapping[str, Resources]:
-        """GPUs that plain pods hold, those without a node included: namespace -> extended resource -> GPUs.
+        """The GPUs of plain pods, pods without a node included: namespace -> extended resource -> GPUs.
 
         The same object while none of them changes.
         """
@@ -140,11 +141,11 @@ class Ledger:
         return self._plain_now
 
     def node_revision(self, node: str) -> int:
-        """A number that changes whenever what pods use of the node may change; 0 for a node without pods."""
+        """A number that changes whenever the use of the node by pods may change; 0 for a node without pods."""
         return self._revisions.get(node, 0)
 
     def is_left(self, node: str) -> bool:
-        """Whether pods of ours are leaving the node that may still go in time (145)."""
+        """Whether pods of ours are leaving the node and are not overdue (145)."""
         return any(map(self._leaving.is_expected, self._leaving_from(node)))
 
     def overdue_within(self, node: str) -> float:
@@ -163,7 +164,7 @@ class Ledger:
         return frozenset((own | assumed) - members)
 
     def foreign_names(self, job_uid: str) -> frozenset[str]:
-        """Names of the job's future pods that pods of others have (82)."""
+        """Names of the job's future pods that pods of others use (82)."""
         job = self._job_of(job_uid)
         if job is None:
             return frozenset()
@@ -173,7 +174,7 @@ class Ledger:
     def with_use(
         self, node: Node, members: Set[str] = frozenset(), *, leaving: Iterable[tuple[str, OwnPod]] = ()
     ) -> Node:
-        """The node with what pods use of it, except `members`: uids (of `Assumed` too) that are counted elsewhere.
+        """The node with its use by pods, except `members`: uids (of `Assumed` too) that are counted elsewhere.
 
         `leaving` are those of `members` that are about to be deleted, with their namespaces: they count as leaving.
         """
@@ -203,7 +204,7 @@ class Ledger:
         )
 
     def bound_use(self, node: str) -> Resources:
-        """The resources that bound pods use on the node, without pods of ours that are leaving in time."""
+        """The resources that bound pods use on the node, without our leaving pods that are not overdue."""
         own = (self._entries[uid].own for uid in self._own_by_node.get(node))
         unbound = {pod.uid for pod in own if pod is not None and not pod.bound}
         return self.with_use(Node(node, {}), unbound | self.assumed.uids_at(node)).used
@@ -243,14 +244,14 @@ class Ledger:
         self._node_changed(entry.node)
 
     def _sums_with(self, entry: CountedPod) -> Iterator[tuple[dict[str, PodSum], str]]:
-        """The sums that the pod is part of: in what, and under which key."""
+        """The sums that the pod is part of, each with its key."""
         if entry.holds and entry.node:
             yield self._foreign, entry.node
         if entry.plain and entry.load.gpus:
             yield self._plain, entry.pod.metadata.namespace
 
     def _void(self, entry: CountedPod) -> None:
-        """Drop the answers that the pod is part of: they are made again when they are next asked for."""
+        """Drop the answers that the pod is part of. They are made again at the next question."""
         if entry.claims is not None:
             self._own_pods.pop(entry.claims, None)
         if entry.waits:
@@ -276,7 +277,7 @@ class Ledger:
         self.touched.add(job_uid)
 
     def _node_changed(self, node: str | None) -> None:
-        """Note that what pods use of the node has changed."""
+        """Note that the use of the node by pods has changed."""
         self.revision += 1
         if node in self._foreign or self._own_by_node.get(node) or self.assumed.uids_at(node):
             self._revisions[node] = self.revision
@@ -284,11 +285,11 @@ class Ledger:
             self._revisions.pop(node, None)
 
     def _entry(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """What the pod counts as; `before` is the same pod as it counted until now.
+        """The pod as it counts; `before` is the same pod as it counted until now.
 
-        Its user may have written anything into it, and a pod that cannot be read must not spoil the account of all
-        others. A job's pod then counts as before if it has not ended or been bound elsewhere; any other pod counts as
-        one of others.
+        Its user may have written anything into it, and an unreadable pod must not spoil the account of all others. An
+        unreadable pod of a job counts as before if it has not ended or been bound elsewhere; any other unreadable pod
+        counts as a pod of others.
         """
         try:
             return self._read(pod, before)
@@ -303,8 +304,8 @@ class Ledger:
             return unread(pod, before.load if before else self._load(quantities_of(pod), frozenset()))
 
     def _read(self, pod: Pod, before: CountedPod | None) -> CountedPod:
-        """Read the pod; raises whatever it makes us raise. Most changes leave a pod's spec, and so its
-        requests, alone.
+        """Read the pod. Raises any error that its content causes. Its requests are kept if its spec is unchanged, as in
+        most changes.
         """
         same = before is not None and not before.unread and before.pod.spec == pod.spec
         load = before.load if before and same else self._load(convert.requests_of(pod), convert.host_ports_of(pod))
@@ -328,12 +329,14 @@ class Ledger:
         return convert.own_pod(pod, load, role=role, index=index)
 
     def _load(self, requests: Resources, host_ports: frozenset[HostPort]) -> Load:
-        """The load, with one object for equal requests: the allocator adds up thousands of them in each pass."""
+        """The load, with one object for equal requests, because the allocator adds up thousands of them in each
+        pass.
+        """
         known = interned(self._alike, tuple(sorted(requests.items())), requests)
         return Load(known, count_gpus(requests, self._gpu_resources), host_ports)
 
     def _place_of(self, pod: Pod, owner: OwnerReference | None) -> tuple[str, int] | None:
-        """Role and index of a pod of ours; None for pods of others, whatever job they name."""
+        """Role and index of a pod of ours; None for pods of others, even if they name a job."""
         job = self._job_of(owner.uid) if owner else None
         if job is None or job.metadata.namespace != pod.metadata.namespace:
             return None
@@ -341,7 +344,7 @@ class Ledger:
 
 
 def _will_never_run(pod: OwnPod) -> bool:
-    """Whether the pod is being deleted and has no node: the API server binds no such pod, whatever finalizer keeps its
+    """Whether the pod is being deleted and has no node: the API server binds no such pod, even if a finalizer keeps its
     object (95).
     """
     return pod.deleting_since is not None and not pod.bound

@@ -1,4 +1,4 @@
-"""All nodes with what pods use of them, and since when nodes are not Ready."""
+"""Reads all nodes with their use by pods, and since when nodes are not Ready."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class Openness(NamedTuple):
 class Nodes:
     """The nodes at the last look. Each is made again only when something of it changes.
 
-    A node at which the operator raises is closed: no pod is placed there, and those that run there go on and count
-    (88).
+    A node at which the operator raises is closed: no pod is placed there, and pods that run there stay and count (88).
     """
 
     def __init__(
@@ -54,8 +53,8 @@ class Nodes:
     ) -> None:
         self._stored, self._ledger, self._first_seen, self._quarantine = stored, ledger, first_seen, quarantine
         self._down: dict[str, tuple[float, float]] | None = None
-        """Nodes that were not Ready at the last look: since when as written, and by our judgment. None before the first
-        look.
+        """Nodes that were not Ready at the last look: since when by their status, and by our judgment. None before the
+        first look.
         """
         self._read: object = None
         """The stamp of the nodes at that look."""
@@ -66,9 +65,9 @@ class Nodes:
         self._why_closed: Remembered[objects.Node, str | None] = Remembered()
 
     def openness(self) -> Openness:
-        """Which nodes there are, and which take no new pods.
+        """The names of the nodes, and the closed ones among them.
 
-        A node that is quarantined does not count as closed here: the scheduler decides about pods that wait for it.
+        A quarantined node does not count as closed here: the scheduler decides about pods that wait for it.
         """
         return self._openness.get(self._stamp(), self._find_openness)
 
@@ -81,18 +80,18 @@ class Nodes:
         return Openness(frozenset(reasons), {name: why for name, why in reasons.items() if why})
 
     def unready_of(self, pods: tuple[OwnPod, ...], unready: Unready) -> Unready:
-        """Of all nodes that are not Ready, those of these pods."""
+        """The nodes of these pods that are not Ready."""
         return {pod.node: unready[pod.node] for pod in pods if pod.node and pod.node in unready} if unready else {}
 
     def misplaced(self, pods: tuple[OwnPod, ...]) -> dict[str, str]:
-        """The unbound pods (uids) that the node they are pinned to does not take any more, each with the reason."""
+        """The unbound pods (uids) whose pinned node does not take them any more, each with the reason."""
         pinned = [(pod, pod.node) for pod in pods if not pod.bound and pod.node and pod.active]
         return {pod.uid: why for pod, node in pinned if (why := self._why_shut_out(pod, node))}
 
     def _why_shut_out(self, pod: OwnPod, node: str) -> str:
-        """Why a pod that is pinned to that node, and not bound, will not start there, in words; "" if it may (142).
+        """Why a pod that is pinned to that node and not bound will not start there, in words; "" if it may (142).
 
-        The scheduler says first that it has no room: until then it may have placed the pod already.
+        A lack of room counts only after the scheduler has reported it: until then it may have placed the pod already.
         """
         if why := self.openness().why_closed(node):
             return f"node {node} takes no pods any more ({why})"
@@ -107,7 +106,7 @@ class Nodes:
         return f"other pods have taken the {lacking[0]} of node {node}" if lacking else ""
 
     def _stamp(self) -> object:
-        """Changes whenever a node changes, is quarantined, or is to be tried again."""
+        """A value that changes whenever a node changes, is quarantined, or is due for another try."""
         return self._stored.revision, self._quarantine.state()
 
     def _judge(self, node: objects.Node) -> str | None:
@@ -118,10 +117,11 @@ class Nodes:
         return self._quarantine.attempt("node", node.metadata.uid, node.metadata.name, work)
 
     def look(self, members: Set[str], leaving: Iterable[tuple[str, OwnPod]]) -> tuple[Node, ...]:
-        """All nodes with their use; `members` are listed in the snapshot's jobs, `leaving` are about to be deleted.
+        """All nodes with their use. `members` are the pods in the snapshot's jobs, `leaving` are about to be
+        deleted.
 
-        `leaving` has the namespace of each; pods that are not bound yet hold nothing. A node of which nothing has
-        changed is the same object as before.
+        `leaving` has the namespace of each; pods that are not bound yet hold nothing. An unchanged node is the same
+        object as before.
         """
         leaving = tuple(leaving)
         seen = self._stamp(), self._ledger.revision, members, leaving
@@ -146,7 +146,7 @@ class Nodes:
         return node if node is not None else self._closed(stored, apart, going)
 
     def _closed(self, stored: objects.Node, apart: Set[str], going: tuple[tuple[str, OwnPod], ...]) -> Node | None:
-        """A node that is quarantined: what pods use there counts for their teams. None if even that cannot be read."""
+        """A quarantined node: its use by pods counts for their teams. None if even that cannot be read."""
         try:
             return self._with_use(convert.closed_node, stored, apart, going)
         except Exception:
@@ -160,16 +160,16 @@ class Nodes:
         apart: Set[str],
         going: tuple[tuple[str, OwnPod], ...],
     ) -> Node:
-        """The node as that function reads it, with what pods use of it; the same object while nothing of it changes."""
+        """The node as read by that function, with its use by pods; the same object while neither changes."""
         name, ledger = stored.metadata.name, self._ledger
         key = stored, as_fact, ledger.node_revision(name), ledger.own_besides(name, apart), going
         return self._known.get(name, key, lambda: ledger.with_use(as_fact(stored), apart, leaving=going))
 
     def unready_since(self, now: float) -> Unready:
-        """Since when each node that is not Ready is so; -inf for a node that somebody has tainted as out of service.
+        """By node that is not Ready, since when; -inf for a node that somebody has tainted as out of service.
 
-        The writer of that time may have a clock that is far behind. A node that was Ready at the last look has not been
-        away for much longer than since then (`FirstSeen`). A node that is quarantined keeps its last answer.
+        The clock that wrote the time may be far behind. A node that was Ready at the last look cannot have been away
+        for much longer than since that look (`FirstSeen`). A node that is quarantined keeps its last answer.
         """
         stamp = self._stamp()
         all_up = self._down == {} and stamp == self._read

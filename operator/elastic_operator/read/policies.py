@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class Policies:
     """The teams at the last look, `resolved`; `flavors` are the names of the flavors in the settings.
 
-    A policy at which the operator raises counts as it was when it last did not (88). If only several of them together
-    make it raise, all teams stay as they are.
+    A policy at which the operator raises counts by its last version without an error (88). If only several policies
+    together make it raise, all teams stay as they are.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class Policies:
         self._parsed: Remembered[int, Policy] = Remembered()
         """Each policy that is not quarantined, by its generation."""
         self._good: dict[str, Policy] = {}
-        """Each policy as it was when teams could last be made of it."""
+        """The last version of each policy from which teams could be made."""
         self.resolved = Resolved()
 
     def sources(self) -> tuple[tuple[Policy, ...], tuple[Namespace, ...]]:
-        """The policies and namespaces that the teams were made of at the last look."""
+        """The policies and namespaces from which the teams were made at the last look."""
         return self._sources
 
     def look(self) -> Resolved:
-        """The teams now; the same object while nothing of them changes."""
+        """The teams now; the same object while they do not change."""
         seen = self._policies.revision, self._namespaces.revision, self._quarantine.state()
         self.resolved = self._made.get(seen, self._make)
         return self.resolved
@@ -82,7 +82,7 @@ class Policies:
         return self._stand_in(Policy(meta.uid, meta.name, created, None), fault.message)
 
     def _stand_in(self, policy: Policy, fault: str) -> Policy:
-        """The policy's last good version; a policy that never was good has no spec."""
+        """The policy's last good version; without a good version, a policy without a spec."""
         good = self._good.get(policy.uid)
         if good is None or good.spec is policy.spec:
             return replace(policy, spec=None, fault=fault)

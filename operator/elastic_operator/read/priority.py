@@ -1,7 +1,8 @@
-"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if so (96).
+"""A job's priority among jobs, from the PriorityClass that it names; and why that class does not count, if it does not
+(96).
 
-The class orders jobs only and is never put on pods. So no ResourceQuota with a scope of PriorityClass limits who may
-name it; the setting `jobPriorityClassNames` does.
+The class orders jobs only and is never put on pods. So a ResourceQuota with a scope of PriorityClass does not limit its
+use; the setting `jobPriorityClassNames` does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Priority(NamedTuple):
 def priority_of(class_name: str, classes: Store[objects.PriorityClass], settings: Settings) -> Priority:
     """The priority of a job that names this class ("" = none). It is 0 if the class may not be named or does not exist.
 
-    The class may have been deleted while the job runs, by somebody who does not know the job.
+    The class may have been deleted while the job runs, by somebody who does not know about the job.
     """
     if not class_name:
         default = next((c for c in classes.values() if c.global_default), None)

@@ -1,4 +1,4 @@
-"""Puts together what turns the stores into facts of `plan`. All of it reads memory only, and writes nothing."""
+"""Puts the parts together that turn the stores into facts of `plan`. They read memory only, and write nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from elastic_operator.settings import Settings
 
 
 class Reader:
-    """The parts by which stores are read.
+    """The parts that read the stores.
 
     Args:
         backoff, makes_way: As in `PendingPods`.

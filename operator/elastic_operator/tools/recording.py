@@ -1,7 +1,7 @@
-"""One moment of the cluster as data: all that the planner asks of it, from which a whole pass is decided again.
+"""One moment of the cluster as data: the whole input of the planner, from which a pass is decided again.
 
-What users write into their pods is left out, but for what is decided from: the names and resources of containers and
-the scheduler. So are the lines that their processes printed.
+The content of users' pods is left out, except the inputs of decisions: the names and resources of containers, and the
+scheduler. The lines that their processes printed are left out, too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from elastic_operator.plan.policies.resolve import Namespace, Policy
 from elastic_operator.plan.world import Reclaim, World
 
 LEFT_OUT = "(left out)"
-"""Stands for each line that a process printed: how many there are is decided from."""
+"""Stands for each line that a process printed: decisions depend on the number of lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job, and what else is asked about it: the answers of `plan.world.World` by their names there.
+    """A job, and the answers of `plan.world.World` about it, by their names there.
 
     `shape` is None for a job that may have no pods.
     """
@@ -41,11 +41,10 @@ class RecordedJob:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The moment. `settings` is a snapshot with what the settings say, and nothing else.
+    """The moment. `settings` is a snapshot with the settings alone.
 
-    The teams are made of `policies` and `namespaces`. `nodes` have what pods use of them, but for the pods that the
-    demands of jobs have, as in `plan.facts.snapshot`. `stopped`, `only_told` and `brakes` are the answers of
-    `plan.world.Reclaim`.
+    The teams are made from `policies` and `namespaces`. `nodes` have their use by pods, without the pods in the demands
+    of jobs, as in `plan.facts.snapshot`. `stopped`, `only_told` and `brakes` are the answers of `plan.world.Reclaim`.
     """
 
     now: float
@@ -113,7 +112,7 @@ def _without_last_output(pod: OwnPod) -> OwnPod:
 
 
 def without_contents(spec: JobSpec) -> JobSpec:
-    """The spec with nothing in its templates but what is decided from."""
+    """The spec, with only the inputs of decisions in its templates."""
     roles = {name: getattr(spec, name) for name in ("master", "worker")}
     own = {name: RoleSpec(template=_decisive(role.template)) for name, role in roles.items() if role is not None}
     return spec.model_copy(update={"template": _decisive(spec.template), **own})

@@ -1,7 +1,7 @@
 """Writes the result of the last pass into the status of each quota policy, in a task of its own.
 
-A status is written when it has changed, at most once a second. It is a report and nothing is decided from it, so a
-failed write is only tried again later, and no pass waits for it.
+A status is written when it has changed, at most once a second. It is only a report, so a failed write is tried again
+later, and no pass waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PolicyStatuses:
         return tuple(_picture(meta.name, self._found[meta.uid]) for meta in metas if meta.uid in self._found)
 
     def pass_ended(self, now: Decisions) -> None:
-        """A pass is over, with this result. Costs nothing if the result is the same as before."""
+        """Take the result of a pass. An unchanged result costs nothing."""
         last, revision = self._last, self._policies.revision
         same = last and last.allocation is now.allocation and last.policies is now.policies  # by identity (23)
         if same and last and last.stopped == now.stopped and self._revision == revision:
@@ -55,7 +55,7 @@ class PolicyStatuses:
         self._upkeep.has_news()
 
     def pass_failed(self) -> None:
-        """The result of the last pass must not be read any more: the failed pass may have changed parts of it."""
+        """Drop the result of the last pass, because the failed pass may have changed parts of it."""
         self._last = None
 
     async def run(self) -> None:
@@ -63,7 +63,9 @@ class PolicyStatuses:
         await self._upkeep.run()
 
     def _due(self) -> Writes:
-        """The writes that are due. Computed in one go: the next pass works on the accounts that this reads."""
+        """The writes that are due. They are computed in one go, because the next pass changes the accounts that this
+        reads.
+        """
         last = self._last
         if last is None:
             return {}

@@ -201,7 +201,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("reason", PROBLEMS)
-def test_what_is_wrong_with_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
+def test_the_problem_of_a_policy_is_the_reason_that_it_is_not_ready(reason: str):
     policies, expected = PROBLEMS[reason]
     resolved = resolve(policies, [])
     snapshot = make_snapshot(N8, (), teams=resolved.teams, team_of=resolved.team_of)

@@ -33,7 +33,7 @@ def test_who_gets_a_place_in_the_same_pass_after_all_does_not_wait_for_a_limit()
     assert found.evicted_for == {}
 
 
-def test_what_was_told_to_go_and_is_decided_on_again_counts_once():
+def test_an_evicted_pod_that_is_preempted_again_counts_once():
     jobs = (make_job("large", 4, team="red"), make_job("low", 1, 8, team="blue", on=on("n1", 8)))
     first = allocate(make_snapshot(N8, jobs, teams=TEAMS, eviction_limits=EvictionLimits(4, 4)))
     assert replicas(first) == {"large": 4, "low": 4}
@@ -63,7 +63,7 @@ def test_a_limit_that_nobody_set_lets_one_preemptor_of_a_team_within_its_guarant
         assert not any(one.waits_for_a_person for _, one in found.over_limit)
 
 
-def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
+def test_no_other_preemptor_takes_the_part_reserved_for_the_longest_waiting_one():
     jobs = (
         make_job("gang", 4, team="red"),
         make_job("first", 1, team="blue"),
@@ -80,7 +80,7 @@ def test_what_is_kept_for_the_one_that_has_waited_longest_nobody_else_takes():
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, ("red", 1), ("red", 2), ("blue", 3)]))))
-def test_a_pod_counts_once_for_whoever_gets_its_room(steps):
+def test_a_pod_counts_once_for_the_preemptor_that_gets_its_room(steps):
     gone = {"a": Preemptor("red", "1"), "e": Preemptor("blue", "3")}
     evictions, going = EvictionCount(gone), {}
     for uid, preemptor in steps:

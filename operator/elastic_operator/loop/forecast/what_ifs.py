@@ -1,6 +1,6 @@
 """The suspended jobs that ask what they would get, and their answers (160).
 
-Anybody who may make a job may ask, so each namespace has a token bucket: three questions at once, and one more after
+Anybody who may create a job may ask. So each namespace has a token bucket: three questions at once, and one more after
 ten seconds, or after twice the time that its answers take. Namespaces take turns. A job is answered once, and again
 after each edit of its spec.
 """
@@ -27,7 +27,7 @@ from elastic_operator.plan.planner import Decisions
 
 MAX_QUESTIONS_AT_ONCE, MORE_SECONDS = 3, 10.0
 ONE_SECONDS = 5.0
-"""An answer that takes longer than this, with the rests, counts as several."""
+"""An answer that takes longer than this, rests included, counts as several."""
 ASK_AGAIN_SECONDS = 1.0
 """If the buckets of all namespaces that ask are empty, they are looked at again after this time."""
 
@@ -43,7 +43,7 @@ class WhatIfs:
         """As the job's status has them; the forecast names the generation that it is for."""
         self._buckets = TokenBucket(MAX_QUESTIONS_AT_ONCE, MORE_SECONDS, now=time.monotonic)
         self._turns: dict[str, float] = {}
-        """When each namespace whose bucket may not be full had its last turn (monotonic)."""
+        """The last turn (monotonic) of each namespace whose bucket may not be full."""
 
     def with_answer(self, obs: Observation, status: JobStatus) -> JobStatus | None:
         """The status with the answer to what the job asks now; None if it is still to be worked out."""
@@ -54,22 +54,22 @@ class WhatIfs:
         return None
 
     def ask(self, obs: Observation) -> bool:
-        """Have the job's question answered; returns whether the question is new."""
+        """Queue the job's question; returns whether the question is new."""
         is_new = obs.job.uid not in self._namespaces
         self._namespaces[obs.job.uid] = obs.job.namespace
         return is_new
 
     def forget(self, uid: str) -> None:
-        """The job does not ask any more."""
+        """Drop the question of a job that does not ask any more."""
         self._namespaces.pop(uid, None)
         self._answers.pop(uid, None)
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone."""
+        """Forget deleted jobs."""
         drop_absent(present, self._namespaces, self._answers)
 
     def next(self) -> str | None:
-        """The job that is answered next, which takes a token of its namespace; None if nobody may ask now."""
+        """The job to answer next, which costs a token of its namespace; None if no namespace may ask now."""
         open_now = [uid for uid, namespace in self._namespaces.items() if self._buckets.has(namespace)]
         if not open_now:
             self._forget_turns()
@@ -81,7 +81,9 @@ class WhatIfs:
         return uid
 
     def charge(self, namespace: str, seconds: float) -> None:
-        """To answer a job of the namespace took this many seconds: take the tokens that this is worth."""
+        """Charge the namespace for an answer that took `seconds`: one more token for each `ONE_SECONDS` beyond the
+        first.
+        """
         self._buckets.take(namespace, max(0.0, seconds / ONE_SECONDS - 1.0))
 
     def next_at(self) -> float:
@@ -103,7 +105,7 @@ class WhatIfs:
         return work_out(snapshot, demand, known_ends(decisions.obs.values(), now))
 
     def end(self, obs: Observation, found: Answer, now: float) -> None:
-        """The job is answered. Passes may have asked for it again meanwhile."""
+        """Keep the job's answer. A pass may have asked for it again meanwhile."""
         self._namespaces.pop(obs.job.uid, None)
         self._answers[obs.job.uid] = _queue_place(found), _forecast(obs, found, now)
         self._metrics.what_ifs.labels("true" if found.fits else "false").inc()

@@ -5,7 +5,8 @@ counts like a refused creation; else the job still grows into idle GPUs.
 
 Each question is one to three requests. At most a few are under way at once, fewer of one namespace, and namespaces take
 turns: a namespace with slow webhooks or very many jobs must hold up neither the questions of others nor the writes that
-follow. Within a namespace, jobs that were never asked about come first, then the order in which jobs are served.
+follow. Within a namespace, jobs without any question so far come first, then jobs in the order in which they are
+served.
 """
 
 from __future__ import annotations
@@ -33,15 +34,13 @@ FIRST_SILENCE_SECONDS = 1.0
 MAX_SILENCE_SECONDS = 30.0
 """How long nothing is asked in a namespace without answers: at first, and doubled each time up to the longest."""
 MAX_DRY_RUNS_AT_ONCE = 16
-"""The most questions under way: half of the writes that may be (28)."""
+"""The most questions under way: half of the most writes (28)."""
 MAX_DRY_RUNS_OF_NAMESPACE = 2
 
 
 @dataclass(slots=True)
 class _Question:
-    """A question that waits for its turn: its `order` within its namespace, and the victim jobs that wait for the
-    answer.
-    """
+    """A waiting question: its `order` within its namespace, and the victim jobs that wait for the answer."""
 
     job: Job
     dry_run: Callable[[], DryRun | None]
@@ -56,8 +55,8 @@ class DryRuns:
     Args:
         ask: Asks the API server. Raises ClusterError.
         refused: `refused(job, error, needed)`: the job's own pods were refused; `needed`: for its minimum. Not called
-            if other jobs' pods filled the quota.
-        again: `again(uid)`: decide again on that victim job, which waited for an answer.
+            if the pods of other jobs filled the quota.
+        again: `again(uid)`: decide again on a victim job that waited for an answer.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class DryRuns:
         self._questions: dict[str, _Question] = {}
         self._running: dict[str, tuple[_Question, asyncio.Task[None]]] = {}
         self._turns: dict[str, int] = {}
-        """For each namespace with questions, the number of its last turn; a larger number is a later turn."""
+        """By namespace with questions, the number of its last turn; larger numbers are later."""
 
     def may_preempt(self, job: Job) -> bool:
         """Whether the job may preempt, by its generation that was last seen."""
@@ -82,7 +81,7 @@ class DryRuns:
         return time.monotonic() >= max(self.answers.may_preempt_at(job.uid), silence.until)
 
     def may_not_preempt(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The jobs (uids) that may not preempt, and the namespaces whose jobs may not."""
+        """The jobs (uids) that may not preempt, and the namespaces in which no job may."""
         now = time.monotonic()
         silent = frozenset(name for name, silence in self._silences.items() if now < silence.until)
         return self.answers.may_not_preempt(), silent
@@ -106,9 +105,9 @@ class DryRuns:
     def have_passed(
         self, job: Job, roles: Counter[str], dry_run: Callable[[], DryRun | None], *, victim_job: str, order: int
     ) -> bool:
-        """Whether that many pods of the job are known to be accepted.
+        """Whether that many pods of the job are known to pass.
 
-        If not, the question waits for its turn, and after the answer the `victim_job` is decided on again.
+        If not, the question is queued, and after the answer the `victim_job` is decided on again.
         """
         passed, is_fresh = self.answers.hold(job, roles)
         if is_fresh:
@@ -189,7 +188,7 @@ class DryRuns:
             self.answers.accepted(dry_run)
 
     def cannot_be_asked(self, job: Job) -> None:
-        """The operator met an error of its own at the job's pods: it takes nothing from others for a while."""
+        """Note an error of the operator's own at the job's pods: nothing is preempted for the job for a while."""
         log.exception("job=%s: it cannot be asked whether its pods would be taken", job.key)
         self.answers.rest(job.uid, MAX_SILENCE_SECONDS)
 

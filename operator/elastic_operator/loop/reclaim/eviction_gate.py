@@ -1,4 +1,4 @@
-"""Whether a job's pods may be evicted for others now, and what must be done first.
+"""Decides whether a job's pods may be evicted for others now, and begins the steps before it.
 
 No pod is evicted for a preemptor that cannot use the room: the API server is asked about the pods of jobs (`dry_runs`),
 and a pending pod of others is nominated (`nominator`) (41, 139). While the stores are not fresh, no pod is evicted,
@@ -6,7 +6,7 @@ because none is created either. While a failed pod's log is read, its job neithe
 of its pods may be replaced a moment later (14).
 
 Each change of size costs a job some time. So it waits, for a limited time, for the answers about all of its preemptors.
-Then it releases the pods whose preemptors can use the room, and the other pods later.
+Then it releases the pods whose preemptors can use the room, and releases the others later.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from elastic_operator.plan.job.creates import creates
 from elastic_operator.plan.job.observation import Observation
 
 ALL_ANSWERS_SECONDS = 10.0
-"""A job waits this long for the answers about all of its preemptors."""
+"""The most seconds for which a job waits for the answers about all of its preemptors."""
 PENDING_SECONDS = 2.0
-"""The same if some of its pods are evicted for pending pods of others, about which nothing is asked. One node of a gang
-waited for 14 s, because a job with one pod there also had to make way for a job.
+"""The same if some of its pods are evicted for pending pods of others, which need no dry run. With the longer limit,
+one node of a gang waited for 14 s, because a job with one pod there also had to shrink for a job.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The pods (uids) of a job whose release is put off, and the preemptors (uids) that wait for their room."""
+    """The pods (uids) of a job whose release is deferred, and the preemptors (uids) that wait for their room."""
 
     pods: frozenset[str] = frozenset()
     preemptors: frozenset[str] = frozenset()
 
     def grant(self, grant: Grant, obs: Observation) -> Grant:
-        """The grant while the release of these pods is put off. If spec and size are unchanged, so is the reason."""
+        """The grant while the release of these pods is deferred. If spec and size are unchanged, so is the reason."""
         if not self.pods:
             return grant
         now = grant.deferring(self.pods, obs.status.target_replicas, self.preemptors)
@@ -63,7 +63,7 @@ class Deferred:
 
 
 class EvictionGate:
-    """Decides for each job from what a pass has observed and allocated."""
+    """Decides for each job from the observations and the allocation of a pass."""
 
     def __init__(
         self,
@@ -85,21 +85,21 @@ class EvictionGate:
         self._allocation: Allocation | None = None
         self._fresh = True
         self._waits_since: dict[str, float] = {}
-        """Since when (monotonic) jobs wait for answers, or since their last pods went."""
+        """By job, since when (monotonic) it waits for answers, or when its last pods were released."""
 
     def look(self, obs: Mapping[str, Observation], allocation: Allocation, *, fresh: bool) -> None:
-        """Take in what this pass has observed and decided, and whether the stores are fresh."""
+        """Take the decisions of this pass, and whether the stores are fresh."""
         self._seen, self._allocation, self._fresh = obs, allocation, fresh
 
     def keep_only(self, present: Set[str]) -> None:
-        """Forget the jobs that are gone; `present` are the uids of those that are not."""
+        """Forget deleted jobs; `present` are the uids of the existing ones."""
         drop_absent(present, self._waits_since)
 
     def deferred(self, uid: str) -> Deferred:
-        """The pods of that job whose release is put off, because it is not known that their preemptors can use the
+        """The pods of that job whose release is deferred, because it is not known that their preemptors can use the
         room.
 
-        Starts and ends the job's wait, and has the preemptors asked about.
+        Starts and ends the job's wait, and queues the questions about the preemptors.
         """
         allocation = self._now
         released = allocation.assignment(uid).release if uid in allocation else ()
@@ -117,18 +117,18 @@ class EvictionGate:
 
     @property
     def awaiting_dry_runs(self) -> int:
-        """How many jobs wait for the answers about their preemptors."""
+        """The number of jobs that wait for the answers about their preemptors."""
         return len(self._waits_since)
 
     def _without_answer(self, uid: str) -> frozenset[str]:
-        """The preemptors of that job's pods that may be unable to use the room: nothing is known of them yet."""
+        """The preemptors of that job's pods without an answer yet, which may be unable to use the room."""
         return frozenset(
             preemptor for preemptor in self._now.job_preemptors(uid) if not self._can_use_room(preemptor, uid)
         )
 
     def gate(self, uid: str, plan: Plan) -> Gate | None:
-        """Begin what must be done before the plan is carried out: pending pods are nominated, and then the deletions
-        are counted for the limits on evictions.
+        """Begin the steps before the plan is carried out: pending pods are nominated, then the deletions are counted
+        under the limits on evictions.
         """
         taken = self._now.evicted_for
         pods = {pod.uid: taken[pod.uid] for pod in plan.deletes if pod.uid in taken}
@@ -153,7 +153,7 @@ class EvictionGate:
     def _can_use_room(self, uid: str, victim_job: str) -> bool:
         """Whether the API server is known to accept the job's pods.
 
-        If not, it is asked, and the victim job is decided on again after the answer.
+        If not, a dry run is queued, and the victim job is decided on again after the answer.
         """
         obs = self._seen.get(uid)
         if self._reads(uid):
@@ -173,7 +173,7 @@ class EvictionGate:
         )
 
     def _dry_run(self, uid: str) -> DryRun | None:
-        """The question about the job's pods as things are now, if there is any."""
+        """The present question about the job's pods, if there is any."""
         obs, creates = self._seen.get(uid), self._creates(uid)
         if obs is None or obs.job.spec is None or not creates:
             return None
@@ -190,12 +190,12 @@ class EvictionGate:
         )
 
     def _creates(self, uid: str) -> tuple[CreatePod, ...]:
-        """The pods that the job is to get, as if their room were free."""
+        """The job's planned pods, as if their room were free."""
         obs, slots = self._seen.get(uid), self._now.assignment(uid).create if uid in self._now else ()
         return creates(obs, slots) if obs is not None else ()
 
     def _leaving(self, namespace: str, going: frozenset[str]) -> list[objects.Pod]:
-        """The pods of that namespace that are to go or are being deleted."""
+        """The pods of that namespace that are to be deleted or are being deleted."""
         return [
             pod
             for pod in self._pods

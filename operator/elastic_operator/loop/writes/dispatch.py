@@ -1,4 +1,5 @@
-"""Hands plans to the actor: one at a time per job, and only if there is something to do and the job's next try is due.
+"""Hands plans to the actor: one at a time per job, and only if it has writes and the job's next try is due
+(controller-runtime: the workqueue, with one worker per key).
 
 A plan that cannot be handed over now is not queued: `start` returns after how many seconds to decide on the job again.
 """
@@ -33,7 +34,7 @@ NOT_FRESH_SECONDS = 1.0
 EVENT_ATTEMPTS = 5
 """A job gets an event when this many writes in a row were refused."""
 LOGGED_ATTEMPTS = 20
-"""Of the writes that fail in a row, the first is logged, that of the event, and then one in this many."""
+"""Of the writes that fail in a row, the first one, the one with the event, and then one in this many are logged."""
 
 Gate = Callable[[], Awaitable[bool]]
 """Awaited before a plan is carried out. If its result is False, the plan is dropped."""
@@ -41,10 +42,10 @@ Gate = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A plan that is carried out, and the job's status as the API server has it.
+    """A plan under way, and the job's status as the API server has it.
 
-    `writes_status`: the job's status is written with it. `clears`: if it succeeds, the job's failed writes are
-    forgotten, of which there were `tries` when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
+    `writes_status`: the job's status is written with it. `clears`: its success makes the job's failed writes forgotten,
+    if there are still `tries` of them, as when it began. `gate`: see `Gate`. `sent` collects the names of pods that may
     have been created.
     """
 
@@ -66,9 +67,9 @@ class Dispatcher:
         dropped_fields: The fields of statuses that the API server drops.
         fresh: Whether the stores are recent enough to create pods.
         done: Called with a job's uid when its plan is carried out or has failed.
-        failed: Called with a job's uid and the error of the operator's own by which its plan failed.
-        worked: Called with a job's uid when pods of it have been created.
-        refused: Called with a job of which a pod was refused.
+        failed: Called with a job's uid and an error of the operator's own that made its plan fail.
+        worked: Called with a job's uid when pods of the job were created.
+        refused: Called with a job when one of its pods was refused.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Dispatcher:
         return {uid for uid in failed.uids() if failed.of(uid).wait(now) > 0}
 
     def wait(self, uid: str, now: float) -> float:
-        """Seconds from `now` (monotonic) until anything can be started for the job; inf while a plan is under way."""
+        """Seconds from `now` (monotonic) until a plan can be started for the job; inf while one is under way."""
         return inf if self.busy(uid) else self.failed_writes.of(uid).wait(now)
 
     async def stop(self) -> None:
@@ -120,8 +121,7 @@ class Dispatcher:
         *,
         gate: Callable[[], Gate | None] = lambda: None,
     ) -> float:
-        """Start to carry the plan out, if there is anything to do; returns the seconds until the job is to be decided
-        on.
+        """Start to carry the plan out, if it has writes; returns the seconds until the job is decided on again.
 
         Returns inf if nothing is due until `done` is called or a store changes. `gate` is called when the plan is
         begun.
@@ -150,9 +150,10 @@ class Dispatcher:
         return inf
 
     def _write_status_only(self, body: objects.CustomObject, job: Job, plan: Plan) -> float:
-        """Write the status of a job that waits for its next try, so that it says why. Decisions wait with the job.
+        """Write the status of a job that waits for its next try, so that the status says why. Decisions wait with the
+        job.
 
-        Its events go with it, because the next plan starts from that status and has them no more.
+        Its events are recorded with it, because the next plan starts from that status and does not have them any more.
 
         If the status cannot be written either, for example on a server that refuses connections, it is tried no more
         than every few seconds.
@@ -172,7 +173,7 @@ class Dispatcher:
         task.add_done_callback(lambda _: self._end(work))
 
     def _end(self, work: _Work) -> None:
-        """The plan has ended, or was cancelled: pods that were assumed and not sent hold no room any more (48)."""
+        """End a plan, or a cancelled one: assumed pods that were not sent hold no room any more (48)."""
         job = work.job
         self._busy.pop(job.uid, None)
         for create in work.plan.creates:
@@ -244,6 +245,6 @@ def _is_about_the_job(error: ClusterError) -> bool:
 
 
 def _acts(plan: Plan) -> bool:
-    """Whether the plan wants anything done beside the job's status."""
+    """Whether the plan has writes beside the job's status."""
     changes_pods = plan.deletes or plan.creates or plan.membership is not None
     return bool(changes_pods or plan.route is not None or plan.delete_job)

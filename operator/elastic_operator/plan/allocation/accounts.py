@@ -1,4 +1,4 @@
-"""The accounts of all teams in one pass: what a team uses of a flavor, its guarantee, its limit and its fair share.
+"""The accounts of all teams in one pass: a team's use of a flavor, its guarantee, its limit and its fair share.
 
 Teams form a forest. An account is one team's book for one flavor, and a charge to it is charged to all accounts above
 it. To other teams, all namespaces without a policy are one team; their own shares count only among themselves (111).
@@ -30,13 +30,13 @@ class Tier(IntEnum):
 class Account:
     """One team's book for one flavor, in GPUs.
 
-    `used` is what the team uses once everything that leaves has left, `used_now` what the team uses before that, and
-    `leaving` what is on its way out already. `not_yet_held` is the part of `used` that no pod holds yet (166).
-    `on_new_nodes` is what pods that request new nodes will use: it counts under limits only, from the end of the pass
-    on (49). `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods
-    that are not our jobs'. `wanted` is what our jobs want in all, `requested` what the team would use if it got all
-    that it wants, `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path
-    that other teams judge it by (111).
+    `used` is the team's use once all leaving pods have left, `used_now` its use until then, and `leaving` the GPUs of
+    the pods that are leaving already. `not_yet_held` is the part of `used` that no pod holds yet (166). `on_new_nodes`
+    are the GPUs for pods that request new nodes: they count under limits only, from the end of the pass on (49).
+    `fixed` cannot be taken back (pods of others, jobs that are not preemptible); `foreign` is used by pods that are not
+    our jobs'. `wanted` are the GPUs that our jobs want in all, `requested` the team's use if it got all that it wants,
+    `share` its fair share. `path` leads from this account to the top; `outward` is the part of the path that counts for
+    other teams (111).
     """
 
     def __init__(self, team: Team, flavor: str, parent: Account | None) -> None:
@@ -56,7 +56,7 @@ class Account:
         self.wanted = self.requested = self.share = 0
 
     def charge(self, gpus: int, *, fixed: bool = False, not_yet_held: bool = False) -> None:
-        """Count that many GPUs more (or less) as used, here and in all accounts above."""
+        """Count that many GPUs more (negative: fewer) as used, here and in all accounts above."""
         for account in self.path:
             account.used += gpus
             if fixed:
@@ -65,7 +65,9 @@ class Account:
                 account.not_yet_held += gpus
 
     def tier(self, need: int) -> Tier:
-        """The right by which the team may use `need` more, as other teams see it: the weakest right on the path."""
+        """The right by which the team may use `need` more GPUs, as other teams see it: the weakest right on the
+        path.
+        """
         tier = Tier.GUARANTEED
         for account in self.outward:
             after = account.used + need
@@ -152,7 +154,7 @@ class Accounts:
         return known
 
     def _find_flavors(self, snapshot: Snapshot, board: Board) -> list[dict[str, str]]:
-        """For each node, the flavor of each of its GPU resources."""
+        """By node, the flavor of each of its GPU resources."""
         by_labels: dict[tuple[bool, ...], dict[str, str]] = {}
         found = []
         for node in board.nodes:
@@ -164,9 +166,9 @@ class Accounts:
         return found
 
     def _count_node(self, number: int, node: Node, *, is_open: bool, sign: int) -> None:
-        """Count the node's capacity, and what pods that are not our members use there.
+        """Count the node's capacity, and the use there by pods that are not our members.
 
-        Of a node that takes no new pods only what is used counts as capacity (35); `AllocationState.divide` adds our
+        Of a node that takes no new pods only the GPUs in use count as capacity (35); `AllocationState.divide` adds our
         members.
         """
         for resource, flavor in self.flavor_of[number].items():
@@ -183,12 +185,12 @@ class Accounts:
                         account.leaving += gpus
 
     def renew_node(self, number: int, before: Node, after: Node, *, is_open: bool) -> None:
-        """Count a node anew of which only the use has changed."""
+        """Count a node anew if only its use has changed."""
         self._count_node(number, before, is_open=is_open, sign=-1)
         self._count_node(number, after, is_open=is_open, sign=+1)
 
     def note_use(self) -> None:
-        """Record what is used now, before anything is decided."""
+        """Record the use before anything is decided."""
         for account in self._everybody():
             account.used_now = account.used + account.leaving
 
@@ -206,7 +208,7 @@ class Accounts:
             _divide(self.capacity[flavor], tops)
 
     def may_borrow(self, account: Account, need: int) -> bool:
-        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more are used
+        """Whether every team still has the part of its idle guarantee that is not lent, after `need` more GPUs are used
         here.
         """
         if self._lends_all[account.flavor] or account.tier(need) is Tier.GUARANTEED:
@@ -219,7 +221,7 @@ class Accounts:
 
 
 def _promised(account: Account, path: Sequence[Account], more: int) -> int:
-    """The larger of GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
+    """The largest of: GPUs used, GPUs withheld from lending (guarantee - lend limit), and the sum over the children."""
     kept = account.guaranteed - account.quota.lend_limit if account.quota.lend_limit is not None else 0
     used = account.used + (more if account in path else 0)
     return max(used, kept, sum(_promised(child, path, more) for child in account.children))

@@ -1,4 +1,6 @@
-"""What a job gets, from its entry at the end of a pass, and which of its new pods can be created now."""
+"""Makes a job's assignment from its entry at the end of a pass, and decides which of its new pods can be created
+now.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 
 def mark_ready(state: AllocationState) -> None:
-    """Decide which planned pods can be created now. Pods that leave use their room until they are gone.
+    """Decide which planned pods can be created now. Leaving pods use their room until they are removed.
 
     Pending pods with a nomination come first, then jobs in their order. kube-scheduler keeps a nominated pod's room
     even while only a part of it is free, so we create no pod there.
@@ -27,7 +29,7 @@ def mark_ready(state: AllocationState) -> None:
 
 
 def _can_be_made_now(state: AllocationState, entry: Entry, seat: Seat) -> bool:
-    """Whether there is room for the pod, and it would pass no limit, even though what leaves has not left."""
+    """Whether the pod has room and exceeds no limit although leaving pods have not left yet."""
     requirements = entry.requirements(seat.role)
     if not (seat.ready or state.board.use_now(requirements, seat.node)):
         if entry.promised_node:

@@ -1,4 +1,4 @@
-"""How many pods of a shape the nodes hold: as they are, by GPUs alone, and without other jobs' pods.
+"""Counts how many pods of a shape fit on the nodes: as they are, by GPUs alone, and without other jobs' pods.
 
 Counted once per shape on the final board; `explain` makes its sentences from these numbers.
 """
@@ -16,7 +16,7 @@ from elastic_operator.plan.allocation.state import AllocationState
 from elastic_operator.plan.facts.snapshot import Node, Resources
 
 UNBOUNDED = 1 << 30
-"""More pods than any cluster holds: the number for a shape that requests nothing of a kind."""
+"""The number for a shape that requests nothing of a kind: more pods than any cluster holds."""
 
 UsageByNode = dict[int, dict[str, int]]
 """By node, the amount of each resource that pods hold."""
@@ -27,8 +27,8 @@ class Supply:
     """Numbers about the nodes that suit pods of one shape (`requirements.hosts`), and about suitable nodes that are
     closed now.
 
-    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that are short on
-    nodes with enough GPUs. `largest` is the most of each resource on any one node. `closed` are the suitable nodes that
+    `fitting` pods fit as things are, `by_gpus` if only GPUs mattered. `lacking` are the resources that nodes with
+    enough GPUs lack. `largest` is, by resource, the largest amount on one node. `closed` are the suitable nodes that
     take no new pods. `misfits` are the reasons why other nodes are unsuitable, with counts.
     """
 
@@ -59,11 +59,11 @@ class Supplies:
         return self._known[requirements]
 
     def on_empty_nodes(self, requirements: PodRequirements) -> int:
-        """The number of such pods that would fit if the nodes open to them were empty."""
+        """How many such pods would fit if the nodes open to them were empty."""
         return sum(self._times(requirements, self._state.board.nodes[node].allocatable) for node in requirements.hosts)
 
     def without_others(self, entry: Entry, requirements: PodRequirements, *, team: str | None = None) -> int:
-        """The number of such pods that would fit if, of all jobs or of those of that team, only this one had any.
+        """How many such pods would fit if this job's pods were the only ones: of all jobs, or of that team's jobs.
 
         Counted once for an entry without pods, and again for each entry on the nodes where it has some.
         """
@@ -99,7 +99,7 @@ class Supplies:
         )
 
     def _freed(self, team: str | None, node: int, own: Mapping[str, int]) -> Mapping[str, int]:
-        """What would be free on the node if all jobs, or those of that team, held nothing there but `own`."""
+        """The free room on the node if all jobs, or those of that team, held nothing there but `own`."""
         if team not in self._usage:
             queues = self._state.queues
             self._usage[team] = _usage_of(queues.entries if team is None else queues.by_team[team])
@@ -125,12 +125,12 @@ class Supplies:
 
 
 def _times(needs: tuple[tuple[str, int], ...], free: Mapping[str, int]) -> int:
-    """How many times the needs fit into what is free."""
+    """How many times the needs fit into the free room."""
     return max(0, min((free.get(name, 0) // need for name, need in needs), default=UNBOUNDED))
 
 
 def _usage_of(entries: Iterable[Entry]) -> UsageByNode:
-    """What these jobs hold, by node."""
+    """The use of each node by these jobs."""
     loads: dict[int, list[Resources]] = {}
     for entry in entries:
         for member in entry.kept:

@@ -1,7 +1,7 @@
 """Why a job is not bigger, or does not run: the reason and the sentence that users read.
 
-A sentence says what is wanted, what there is, what limits it, and what to do. It does not change with the clock alone.
-It is made from the final board, and decides nothing.
+A sentence says the wish, the supply, the limit, and what to do. It does not change with the clock alone. It is made
+from the final board, and decides nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What a job is short of: `count` more pods of `role`, to reach `size`."""
+    """The pods that a job lacks: `count` more of `role`, to reach `size`."""
 
     entry: Entry
     size: int
@@ -65,7 +65,7 @@ class Explainer:
         self._supplies = Supplies(state)
 
     def why(self, entry: Entry) -> Why:
-        """Why the job gets what it gets."""
+        """Why the job gets this size and no larger one."""
         if not entry.demand.wants:
             return Why(Reason(SizeReason.SUSPENDED, ""))
         if not entry.demand.sizes:
@@ -113,7 +113,9 @@ class Explainer:
         return Why(Reason(lacking.code, text), wake_at)
 
     def _over_limit(self, entry: Entry) -> OverLimit | None:
-        """What a limit on evictions does not allow it; known as well if the pass asked only for another one like it."""
+        """The step that a limit on evictions does not allow the entry; also known if the pass examined only an entry
+        with an equal wish.
+        """
         return self._state.victims.over_limit.get(entry) or self._over_limits.get(self._wants_alike(entry))
 
     @cached_property
@@ -121,14 +123,14 @@ class Explainer:
         return {self._wants_alike(entry): one for entry, one in self._state.victims.over_limit.items()}
 
     def _wants_alike(self, entry: Entry) -> Hashable:
-        """The key of entries that want the same, with no pods of their own yet or for growth."""
+        """The key of entries with an equal wish, if they have no pods yet or want to grow."""
         if entry.size and not entry.served:
             return entry
         size = (entry.next_size if entry.served else entry.minimum) or 0
         return equivalence_key(self._state, entry), entry.missing(size)
 
     def _need(self, entry: Entry, size: int) -> _Need:
-        """The role that is hardest to place, with how many of it."""
+        """The role that is hardest to place, and the number of its pods."""
         master, workers = entry.missing(size)
         if entry.master is entry.worker:
             return _Need(entry, size, ROLE_WORKER, workers + master, self._supplies.of(entry.worker))

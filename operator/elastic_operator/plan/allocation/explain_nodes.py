@@ -8,7 +8,7 @@ from elastic_operator.plan.facts.times import at
 
 
 def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
-    """The sentence for a job that requests nodes, or does not because its pods would take room that is meant for
+    """The sentence for a job that requests nodes, or that requests none because its pods would take room meant for
     others.
     """
     if not entry.requests_nodes:
@@ -25,8 +25,8 @@ def why_waiting(entry: Entry, wanted: str, usable: str) -> str:
 
 
 def with_time_of_request(entry: Entry, message: str, now: float) -> tuple[str, float | None]:
-    """The sentence about what is missing, with the time from which new nodes are requested, if that is to come; and the
-    time.
+    """The sentence about the lacking room and, if new nodes are requested later, the time from which they are. Returns
+    that time, too.
     """
     after = entry.demand.may_request_nodes_at
     if entry.served or after is None or after <= now:

@@ -1,6 +1,6 @@
 """Why a team's quota, or the right of other teams, keeps a job from being bigger: the reason and the sentence.
 
-Each sentence says what is wanted, what may be used and is used, and one thing to do.
+Each sentence says the wish, the limit and the use, and one thing to do.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from elastic_operator.plan.facts.text import Reason
 
 
 def why_no_flavor(entry: Entry) -> Reason | None:
-    """The job's kind of GPU is not clear."""
+    """The reason if the job's kind of GPU is not clear."""
     problem = entry.demand.flavor_problem
     return Reason(SizeReason.FLAVOR_AMBIGUOUS, problem) if problem else None
 
 
 def why_too_large(entry: Entry, wanted: str) -> Reason | None:
-    """Its next size has more GPUs than one job of the team may have."""
+    """The reason if its next size has more GPUs than one job of the team may have."""
     size = next((n for n in entry.demand.sizes if n > entry.size), None)
     if size is None or entry.account is None or not over_per_job_limit(entry, size):
         return None
@@ -73,7 +73,7 @@ def _over_limit(entry: Entry, over: Account, wanted: str, need: int) -> Reason:
 
 
 def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
-    """Only pods of other teams stand in the way of that size.
+    """The reason if only pods of other teams stand in the way of that size.
 
     The sentence names the team whose fair share it would pass: the first one on the path that other teams judge by.
     """
@@ -91,13 +91,13 @@ def others_hold(entry: Entry, size: int, wanted: str, usable: str) -> Reason:
 
 
 def _used(account: Account) -> str:
-    """What the team uses. For all namespaces without a policy together, also the part that plain pods use."""
+    """The team's use. For all namespaces without a policy together, also the part of plain pods."""
     foreign = account.foreign_below if account.children and not account.team.has_policy else 0
     return f"{account.used}, {foreign} of them by pods that belong to no job" if foreign else str(account.used)
 
 
 def _on_new_nodes(account: Account) -> str:
-    """What also counts under its limit: the pods that wait for new nodes."""
+    """The part that also counts under its limit: GPUs of pods that wait for new nodes."""
     return f", and {account.on_new_nodes} more are for pods that wait for new nodes" if account.on_new_nodes else ""
 
 

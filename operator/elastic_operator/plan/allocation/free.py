@@ -1,4 +1,4 @@
-"""What a pod requires of a node, and what is free on a node."""
+"""The requirements of a pod, and the free room on a node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from elastic_operator.plan.facts.snapshot import HostPort, Load, PodShape, Resou
 class PodRequirements:
     """A pod's shape as the board reads it; equal shapes share one object.
 
-    `hosts` are the open nodes that suit the pod, by number. `scarce` is the need that nodes lack most often: GPUs, if
-    the pod requests any.
+    `hosts` are the open nodes that suit the pod, by number. `scarce` is the resource that nodes lack most often: GPUs,
+    if the pod requests any.
     """
 
     shape: PodShape
@@ -30,7 +30,7 @@ class PodRequirements:
 
 
 class FreeResources:
-    """What is free on one node, now or soon. Negative where pods of others over-committed it."""
+    """The free room on one node, now or soon. Negative if pods of others over-committed it."""
 
     __slots__ = ("free", "ports")
 
@@ -96,7 +96,7 @@ def total_of(loads: Iterable[Resources]) -> dict[str, int]:
 
 
 def less(allocatable: Resources, *used: Resources) -> dict[str, int]:
-    """What is left of `allocatable` beside these loads; negative where they are too much."""
+    """The rest of `allocatable` beside these loads; negative if they exceed it."""
     free = dict(allocatable)
     for load in used:
         for name, amount in load.items():

@@ -1,6 +1,6 @@
-"""Jobs that may grow, by team and by what they need for their next size.
+"""Jobs that may grow, by team and by the needs of their next size.
 
-The jobs of one group need the same. If one of them finds no room, none does, so a pass over a full cluster tries one
+The jobs of one group have equal needs. If one of them finds no room, none does. So a pass over a full cluster tries one
 job of each group (38).
 """
 
@@ -28,8 +28,8 @@ _by_turn = attrgetter("turn")
 
 
 def turn(entry: Entry) -> Turn:
-    """The order of growth: jobs between two sizes, then the least beyond the minimum. Ties do not depend on who runs
-    already.
+    """The order of growth: jobs between two sizes first, then those least above their minimum. Ties do not depend on
+    which jobs run already.
     """
     demand = entry.demand
     return entry.size in demand.sizes, entry.size - entry.minimum, -demand.priority, demand.created, demand.uid
@@ -71,7 +71,7 @@ class Growers:
 class Queue:
     """The jobs of one account in their order, while they grow.
 
-    A job that the pass has `changed`, or that is added, is a group of its own.
+    A job that the pass has `changed`, or that is added, forms a group of its own.
     """
 
     def __init__(self, groups: _Groups, changed: Set[Entry]) -> None:
@@ -110,8 +110,8 @@ class Queue:
         self.add(entry)
 
     def give_up(self, key: Hashable, entry: Entry) -> None:
-        """Drop the first job of the group, and those that rank after it: they cannot grow either. Others may: they wait
-        behind fewer jobs for a limit on evictions.
+        """Drop the first job of the group, and those that rank after it, because they cannot grow either. Jobs that
+        rank before it may still grow: they wait behind fewer jobs for a limit on evictions.
         """
         self.gave_up = True
         while key in self._heads and self._heads[key].entry.rank >= entry.rank:

@@ -1,8 +1,8 @@
 """Gives one job its minimum: all of it or nothing.
 
-First the job takes free room, within its team's limits. Then it preempts others: what costs less than a running job
-first, then whole running jobs. A job whose pods wait for new nodes only takes free room. A job that has waited too long
-holds room for a part of its minimum (37).
+First the job takes free room, within its team's limits. Then it preempts others: first pods that cost less than a
+running job, then whole running jobs. A job whose pods wait for new nodes takes free room only. A job that has waited
+too long holds room for a part of its minimum (37).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from elastic_operator.plan.facts.snapshot import Load
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 MAX_NEW_PLACES = 32
-"""A pass makes room for at most this many pending pods: thousands could wait, and all other jobs with them (44).
+"""A pass makes room for at most this many pending pods: if it served thousands, all jobs would wait for them (44).
 
-A gang is served as a whole or not at all. The next pass goes on with the others. The next pass follows at once: each
-pod that got a place is nominated, and that wakes the loop.
+A gang is served as a whole or not at all. The next pass serves the others. It follows at once, because each pod that
+got a place is nominated, and that wakes the loop.
 """
 
 
 def serve_minimum(state: AllocationState, entry: Entry) -> None:
-    """Give the job its minimum, or leave it what it has."""
+    """Give the job its minimum, or leave it as it is."""
     if entry.preempted:
         _come_back(state, entry)
     state.set_served(entry, entry.complete or _complete(state, entry))
@@ -58,7 +58,7 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
     ):
         return False
     if entry.demand.provisioning_pods and not (entry.master.shape.pinnable and entry.worker.shape.pinnable):
-        return False  # the scheduler has said that the room is not what it looks like
+        return False  # the scheduler has said that the room does not suit
     master, workers = entry.missing(entry.minimum)
     if (refused is None or entry.is_pending_pod) and seat_all(state, entry, master=master, workers=workers):
         return True
@@ -80,8 +80,8 @@ def _complete(state: AllocationState, entry: Entry) -> bool:
 
 
 def _preempt_any(state: AllocationState, entry: Entry, *, only: int | None) -> bool:
-    """Make room for the rest of the entry's minimum at others' cost: parts of jobs and incomplete jobs first, then
-    whole running jobs.
+    """Make room for the rest of the entry's minimum by preemption: parts of jobs and incomplete jobs first, then whole
+    running jobs.
     """
     need = entry.gpus_missing(entry.minimum)
     for most in (Cost.INCOMPLETE_JOB, Cost.JOB):
@@ -120,7 +120,9 @@ def _may_use_idle(state: AllocationState, entry: Entry, need: int) -> bool:
 
 
 def _orders(entry: Entry) -> list[list[str]]:
-    """The orders of the missing pods that are worth trying: a master of another shape may take the place of workers."""
+    """The orders of the missing pods that are worth trying: a master of another shape may take room that workers
+    need.
+    """
     master, workers = entry.missing(entry.minimum)
     roles = [ROLE_MASTER] * master + [ROLE_WORKER] * workers
     return [roles] if entry.master is entry.worker or not (master and workers) else [roles, roles[::-1]]

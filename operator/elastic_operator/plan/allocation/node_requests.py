@@ -1,12 +1,12 @@
-"""Autoscaled pools: which jobs request new nodes, by pods without a node that wait for kube-scheduler (49).
+"""Decides which jobs request new nodes of autoscaled pools, by pods without a node that wait for kube-scheduler
+(49).
 
-A job requests nodes for what its minimum lacks, if it got nothing in the pass and only room was missing. Which jobs
-request nodes is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted
-for them. They count under the limits of their team, and the team's other jobs leave that much of the limit to them.
-Once there is room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds
-the pods.
+A job requests nodes for the missing part of its minimum, if it got nothing in the pass and only room was missing. This
+is decided at the end of each pass, in the order of jobs. Such pods hold no room, and nothing is preempted for them.
+They count under the limits of their team, and the team's other jobs leave that much of the limit to them. Once there is
+room for the minimum, on a new node or an old one, the job has its seats there, and the scheduler binds the pods.
 
-The scheduler would bind such pods to any room. So no such pod is created while it would fit into room that is meant for
+The scheduler would bind such a pod wherever it fits. So none is created while it would fit into room that is meant for
 others.
 """
 
@@ -24,7 +24,7 @@ from elastic_operator.plan.facts.snapshot import Member
 from elastic_worker.contract import ROLE_MASTER, ROLE_WORKER
 
 _Places = Sequence[tuple[int, Collection[tuple[Entry, Seat]]]]
-"""The nodes with room that is meant for pods to come, and these pods."""
+"""The nodes with room that is meant for planned pods, and these pods."""
 
 
 def is_requested_by_others(state: AllocationState, entry: Entry, need: int) -> bool:
@@ -53,7 +53,9 @@ def _requested_by(state: AllocationState, account: Account, priority: int) -> in
 
 
 def may_request_nodes(state: AllocationState, entry: Entry) -> bool:
-    """Whether the entry lacks its minimum and may request nodes for it now, and its team may use the GPUs of these."""
+    """Whether the entry lacks its minimum, may request nodes for it now, and its team may use the GPUs of these
+    nodes.
+    """
     demand = entry.demand
     if demand.may_request_nodes_at is None or not demand.wants or entry.served or entry.seats:
         return False
@@ -75,10 +77,10 @@ def request_nodes(state: AllocationState) -> None:
 
 
 def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
-    """Whether any missing pod of the entry would fit into room for pods to come, or where GPUs are kept for their
+    """Whether any missing pod of the entry would fit into room for planned pods, or into GPUs that are kept for their
     owners.
 
-    If all missing pods are already pending, kube-scheduler has already rejected the room that is free now.
+    If all missing pods are pending already, kube-scheduler has rejected the room that is free now.
     """
     master, workers = entry.missing(entry.minimum)
     all_wait = len(entry.demand.provisioning_pods) >= master + workers
@@ -97,7 +99,7 @@ def _would_rob(state: AllocationState, entry: Entry, to_come: _Places) -> bool:
 
 
 def still_provisioning(entry: Entry) -> tuple[Member, ...]:
-    """The provisioning pods to keep: those for which nodes are requested, or for which there is room now."""
+    """The provisioning pods to keep: nodes are requested for them, or there is room for them now."""
     lacking, kept = Counter(_roles_to_come(entry)), []
     for pod in sorted(entry.demand.provisioning_pods, key=keep_order):
         if lacking[pod.role]:

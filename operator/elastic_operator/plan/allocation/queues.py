@@ -20,8 +20,8 @@ class Queues:
     Beside all of them:
         unserved       wait for their minimum
         growers        may grow
-        preprocessed   need something done before anything is decided: they have members to release, or members without
-                       a node, or a nomination
+        preprocessed   must be handled before anything is decided: they have members to release, members without a
+                       node, or a nomination
         partial        have a size that is not allowed
         provisioning   have pods that request new nodes; by account
         gangs          the pending pods of each gang
@@ -41,7 +41,7 @@ class Queues:
         self.partial: set[Entry] = set()
         self.provisioning: dict[Account, set[Entry]] = {}
         self.provisioning_gpus: Counter[Account] = Counter()
-        """The GPUs of the minima of `provisioning`, whatever part of them the entries have."""
+        """The GPUs of the whole minima of `provisioning`, including the part that the entries have."""
         self.gangs: dict[str, set[Entry]] = {}
 
     def renew(
@@ -139,7 +139,7 @@ def over_per_job_limit(entry: Entry, size: int) -> bool:
 
 
 def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
-    """The sizes that a job may have, and those up to the size that it has already."""
+    """The sizes that a job may have; also the sizes up to its present one."""
     demand, has = entry.demand, len(entry.demand.members)
     limit = entry.account.team.max_gpus_per_job if entry.account else None
     if limit is None and not demand.flavor_problem:
@@ -148,7 +148,7 @@ def _allowed_sizes(entry: Entry) -> tuple[int, ...]:
 
 
 def _needs_preprocessing(entry: Entry) -> bool:
-    """Whether the entry must release members whatever others do, has members without a node, or is a nominated pod."""
+    """Whether the entry must release members in any case, has members without a node, or is a nominated pod."""
     if entry.promised_node:
         return True
     demand = entry.demand
@@ -157,8 +157,8 @@ def _needs_preprocessing(entry: Entry) -> bool:
 
 
 def _order(job: JobDemand, *, in_turns: bool) -> Order:
-    """Priority, whether it has its minimum, age, uid. Where jobs take turns, the job that waits longest counts as the
-    oldest.
+    """Sort key: priority, whether the job has its minimum, age, uid. If jobs take turns, the job that waits longest
+    counts as the oldest.
     """
     at_minimum = bool(job.sizes) and len(job.members) >= job.sizes[0]
     holds = job.holds_place or at_minimum

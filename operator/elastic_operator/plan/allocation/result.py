@@ -1,4 +1,4 @@
-"""The result of one pass: what each job gets and why, and what goes for whom."""
+"""The result of one pass: each job's grant with its reason, and the preempted pods with their preemptors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEEPS = "It keeps what it has until the next change."
 
 
 class Allocation(Mapping[str, Grant]):
-    """What each job gets, by its uid. Reasons are put into words only when a grant is read (23).
+    """The grants, by the uid of the job. Reasons are put into words only when a grant is read (23).
 
     It must not be read any more once its state serves the next pass.
     """
@@ -83,12 +83,12 @@ class Allocation(Mapping[str, Grant]):
 
     @property
     def accounts(self) -> Accounts:
-        """What each team uses, and may use, once this allocation is carried out."""
+        """The use and the limits of each team once this allocation is carried out."""
         return self._state.accounts
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
-        """Places for pending pods that have none yet, where their team is entitled to one (41)."""
+        """Places for pending pods that have none yet and whose team is entitled to one (41)."""
         if not self._state.snapshot.pending_pods:
             return ()
         placed = (entry for entry in self._state.queues.entries if entry.is_pending_pod and entry.seats)
@@ -96,7 +96,7 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """What jobs lose to other teams and to pending pods of others."""
+        """The pods that jobs lose to other teams and to pending pods of others."""
         losing = sorted(
             (e for e in self._state.this_pass.changed if e.loses_members and e.preemptors), key=lambda entry: entry.rank
         )
@@ -110,17 +110,17 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def evicted_for(self) -> Mapping[str, Preemptor]:
-        """The pods (uids) that go to another team or to a pending pod of others, each with its preemptor."""
+        """The pods (uids) that are evicted for another team or for a pending pod of others, each with its preemptor."""
         return self._state.victims.evictions.going
 
     @cached_property
     def going(self) -> frozenset[str]:
-        """All pods (uids) that go for somebody else."""
+        """All preempted pods (uids)."""
         return frozenset().union(*self._preemptors.values())
 
     @cached_property
     def _preemptors(self) -> Mapping[str, Mapping[str, Entry]]:
-        """By job (uid), its pods (uids) that go for others, each with its preemptor."""
+        """By job (uid), its preempted pods (uids), each with its preemptor."""
         found: dict[str, dict[str, Entry]] = {}
         for one in self._state.victims.going():
             found.setdefault(one.victim_job.demand.uid, {})[one.pod.uid] = one.preemptor
@@ -128,7 +128,7 @@ class Allocation(Mapping[str, Grant]):
 
     @cached_property
     def over_limit(self) -> tuple[tuple[Entry, OverLimit], ...]:
-        """The entries that a limit on evictions allows no more, in the order in which jobs are served (138)."""
+        """The entries that a limit on evictions holds up, in the order in which jobs are served (138)."""
         return tuple(sorted(self._state.victims.over_limit.items(), key=lambda one: one[0].rank))
 
     @property
@@ -137,12 +137,12 @@ class Allocation(Mapping[str, Grant]):
         return frozenset(self._state.this_pass.tried_gangs)
 
     def job_preemptors(self, uid: str) -> tuple[str, ...]:
-        """The jobs (uids) for which pods of that job go, in the order in which jobs are served."""
+        """The jobs (uids) for which pods of that job are preempted, in the order in which jobs are served."""
         preemptors = set(self._preemptors.get(uid, {}).values())
         return tuple(one.demand.uid for one in sorted(preemptors, key=lambda one: one.rank) if not one.is_pending_pod)
 
     def has_pending_preemptors(self, uid: str) -> bool:
-        """Whether pods of that job go for pending pods of others."""
+        """Whether pods of that job are preempted for pending pods of others."""
         return any(preemptor.is_pending_pod for preemptor in self._preemptors.get(uid, {}).values())
 
     def deferred(self, uid: str, waiting: Set[str]) -> frozenset[str]:
@@ -151,11 +151,11 @@ class Allocation(Mapping[str, Grant]):
         return deferred(self._entries[uid].demand, self.assignment(uid), preemptors, waiting)
 
     def is_at_others_cost(self, uid: str) -> bool:
-        """Whether pods of others go for the job."""
+        """Whether pods of other jobs are preempted for the job."""
         return any(one.stands for one in self._entries[uid].took)
 
     def gpus_taken_for(self, uid: str) -> int:
-        """The GPUs of the pods that go for the job, of its own team and of others."""
+        """The GPUs of the pods that are preempted for the job, in its own team and in others."""
         return sum(one.pod.gpus for one in self._entries[uid].took if one.stands)
 
     def rank(self, uid: str) -> int:

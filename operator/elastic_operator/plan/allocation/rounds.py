@@ -1,7 +1,7 @@
 """The order in which jobs are served: by right, then by share value, then by the order within each team (32).
 
-Guarantees come first, then fair shares, then what nobody else uses. In each of these rounds minima come before growth.
-The team with the lowest share value is served next, one job or one step at a time.
+Guarantees come first, then fair shares, then GPUs that no other team uses. In each of these rounds minima come before
+growth. The team with the lowest share value is served next, one job or one step at a time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MAX_REPETITIONS = 8
 def serve(state: AllocationState) -> None:
     """Serve all jobs and pending pods.
 
-    The rounds are repeated while they change anything: what one team borrowed in the last round may entitle another
-    team to take it (32).
+    The rounds are repeated while they change anything: GPUs that one team borrowed in the last round may be what
+    another team is now entitled to (32).
     """
     for _ in range(_MAX_REPETITIONS):
         before = state.journal.mark()
@@ -50,7 +50,7 @@ def serve(state: AllocationState) -> None:
 
 
 class Minima:
-    """The minima that are not served yet. Each is tried once per round."""
+    """The entries whose minimum is not served yet. Each is tried once per round."""
 
     def __init__(self, state: AllocationState) -> None:
         self._state = state
@@ -58,8 +58,8 @@ class Minima:
         self._held_for_starving: set[tuple[str, str]] = set()
 
     def serve(self, tier: Tier) -> None:
-        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and those
-        that rank before them in their teams; then all others.
+        """One round: first gangs whose nodes are being cleared (171); then jobs that run or were started, and the jobs
+        that rank before these in their teams; then all others.
 
         An entry that is preempted in this round is tried again.
         """
@@ -77,7 +77,7 @@ class Minima:
                 _take_turns(state, some, lambda entry: self._serve(entry, tier))
 
     def _serve(self, entry: Entry, tier: Tier) -> None:
-        """Serve the entry once in this round; before it, preempted entries of its team that rank before it."""
+        """Serve the entry once in this round, after the preempted entries of its team that rank before it."""
         if entry in self._tried:
             return
         self._tried.add(entry)
@@ -133,11 +133,13 @@ class Minima:
             state.this_pass.round.refused.put(key, True)
 
     def _makes_do(self, entry: Entry) -> bool:
-        """Whether the entry can have its minimum with GPUs that it has already."""
+        """Whether the GPUs that the entry has already are enough for its minimum."""
         return gives_within_team(self._state, entry, entry) >= entry.gpus_missing(entry.minimum)
 
     def _reserve(self, entry: Entry) -> None:
-        """Hold what becomes free for the first waiting entry of its team, once it has waited too long (37)."""
+        """Hold room that becomes free for the first waiting entry of its team, once the entry has waited too long
+        (37).
+        """
         key = (entry.team, entry.demand.flavor)
         if key not in self._held_for_starving:
             self._held_for_starving.add(key)
@@ -146,15 +148,13 @@ class Minima:
 
 
 def _right(state: AllocationState, entry: Entry, need: int) -> Tier:
-    """The right by which the team could use `need` more GPUs, after its other jobs have given what they must for the
-    entry.
-    """
+    """The right by which the team could use `need` more GPUs, after the preemption of its other jobs for the entry."""
     if entry.account is None:
         return Tier.GUARANTEED
     right = entry.account.tier(need)
     if right is Tier.GUARANTEED:
         return right
-    if state.starves(entry):  # what its team's jobs hold becomes free one day, and is held for it then
+    if state.starves(entry):  # GPUs of its team's jobs become free one day, and are held for it then
         return entry.account.tier(need - (entry.account.used - entry.account.foreign))
     given = given_within_team(state, entry)
     return entry.account.tier(need - given) if given else right
@@ -168,7 +168,7 @@ def _grow_all(state: AllocationState, tier: Tier) -> None:
     """One round of growth; each job grows for as long as it can.
 
     A step at others' cost may free more than it needs. Then the jobs that found no room before are tried again in their
-    order, or that room would go to those who come after them.
+    order. Otherwise jobs after them would get that room.
     """
     while _leaves_room(state, tier):
         pass
@@ -195,7 +195,7 @@ def _leaves_room(state: AllocationState, tier: Tier) -> bool:
 
 
 def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
-    """One step of the first job that can take one. Returns whether there was one."""
+    """Grow the first job that can grow by one step. Returns whether there was one."""
     while head := queue.first():
         group, entry = head
         if grow(state, entry, tier):
@@ -206,7 +206,7 @@ def _grow_one(state: AllocationState, tier: Tier, queue: Queue) -> bool:
 
 
 def _take_turns(state: AllocationState, entries: Iterable[Entry], serve_one: Callable[[Entry], None]) -> None:
-    """Serve the team with the lowest share value, its first job first. While nothing changes, it is the same team."""
+    """Serve the team with the lowest share value, its first job first. The same team is next while nothing changes."""
     queues: dict[Account | None, list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: -entry.rank):
         queues.setdefault(entry.account, []).append(entry)

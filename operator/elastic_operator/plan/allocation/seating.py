@@ -29,7 +29,9 @@ def seat_all(state: AllocationState, entry: Entry, *, master: bool, workers: int
 
 
 def _master_seats(state: AllocationState, entry: Entry, workers: int) -> Sequence[Seat]:
-    """The seats to try for the master: all of them if workers need room too, because they may need its best one."""
+    """The seats to try for the master: all of them if workers need room too, because the workers may need the master's
+    best one.
+    """
     if workers and state.board.known_short(entry.worker, workers):
         return []
     if workers:

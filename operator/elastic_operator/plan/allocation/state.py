@@ -1,8 +1,8 @@
 """The state of one pass: the board, the accounts, and the entries of all jobs and pending pods.
 
 Every change goes through `AllocationState`. It keeps the three consistent and can undo any change, so one state serves
-pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide who gets
-what.
+pass after pass, and a pass costs only what has changed since the last one (38). `minimum` and `grow` decide which job
+gets what.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class AllocationState:
 
     `this_pass` and `victims` begin anew with each pass; all else is brought up to date.
 
-    What an earlier try of the same pass has found:
+    Findings of an earlier try of the same pass:
         futile_preemptors  the entries (uids) that preempted a whole job, and got nothing in the end (112)
-        split_gangs   the gangs that get nothing, because only a part of each had places (144)
+        split_gangs        the gangs that get nothing, because only a part of each had places (144)
 
     `revision` is the number of times that the state was renewed: what was read from it before holds no more.
     """
@@ -113,7 +113,9 @@ class AllocationState:
             entry.account.wanted += sign * max(entry.demand.gpus_at(entry.sizes[-1]) if entry.sizes else 0, held)
 
     def _count_unplaced(self, entry: Entry) -> None:
-        """Count unpinned members without a node where they fit best, so that nobody else gets that room (10)."""
+        """Count unpinned members without a node on the nodes where they fit best, so that no other entry gets that room
+        (10).
+        """
         for member in entry.kept:
             if member.node is not None:
                 continue
@@ -133,7 +135,7 @@ class AllocationState:
         del entry.at[member.uid], self.residents[node][member.uid]
 
     def _trim(self, entry: Entry) -> None:
-        """Release what a job must not keep: all members, or those beyond its largest size."""
+        """Release the members that a job must not keep: all, or those beyond its largest size."""
         if not entry.demand.wants:
             self.release_all(entry)
         elif entry.demand.sizes:
@@ -141,7 +143,7 @@ class AllocationState:
         self.journal.set(entry, "keepable", entry.kept)
 
     def divide(self) -> None:
-        """Compute the fair shares from the capacity and what every team wants.
+        """Compute the fair shares from the capacity and the wishes of all teams.
 
         Of a node that takes no new pods only the GPUs in use count as capacity, those of jobs' members included (35).
         """
@@ -155,8 +157,8 @@ class AllocationState:
     def _hold_promised(self, entry: Entry) -> None:
         """Seat a pending pod on the node that it is nominated for.
 
-        If somebody else nominated it, it is seated whatever room there is. If the operator did, it is seated once there
-        is room or will be (41). Until then it is served like any entry, and preempts the pods on that node.
+        If somebody else nominated it, it is seated even without room. If the operator did, it is seated once there is
+        room now or soon (41). Until then it is served like any entry, and preempts the pods on that node.
         """
         node = self.board.number.get(entry.promised_node)
         if node is None or (entry.reserved_node and not self.board.fits(entry.master, node)):
@@ -165,7 +167,7 @@ class AllocationState:
         self.set_served(entry, True)
 
     def refusal(self, entry: Entry, need: int, *rules: Rule) -> Refusal | None:
-        """What keeps the job's team from using `need` more GPUs for it: see `refusal`."""
+        """The rule that keeps the job's team from using `need` more GPUs for it: see `refusal`."""
         return refusal(self.accounts, entry, need, *rules)
 
     def charge(self, entry: Entry, gpus: int, *, not_yet_held: bool = False) -> None:
@@ -174,7 +176,7 @@ class AllocationState:
             entry.account.charge(gpus, fixed=not entry.demand.preemptible, not_yet_held=not_yet_held)
 
     def _charge_member(self, entry: Entry, member: Member, sign: int) -> None:
-        """Charge a member, unless its node is gone: such a pod holds nothing, although the pod's object is still there
+        """Charge a member, unless its node is deleted: such a pod holds nothing, although its object still exists
         (35).
         """
         if member.node is None or member.node in self.board.number:
@@ -186,7 +188,7 @@ class AllocationState:
         self.this_pass.round.pods_leave(node)
 
     def undo_preemption(self, mark: int) -> None:
-        """Undo a try to preempt. Options that got dearer by it are cheaper again."""
+        """Undo a try to preempt. Options that got dearer by the try are cheaper again."""
         if self.journal.mark() > mark:
             self.this_pass.round.options.clear()
         self.journal.roll_back(mark)
@@ -194,17 +196,19 @@ class AllocationState:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def set_served(self, entry: Entry, served: bool) -> None:
-        """Note whether the entry has its minimum or keeps what it has."""
+        """Record whether the entry has its minimum or keeps its pods without having it."""
         if entry.served is not served:
             self.journal.set(entry, "served", served)
 
     def set_holds_seats(self, entry: Entry, holds_seats: bool) -> None:
-        """Note whether the entry is not served, and its seats are held because it has waited too long (37)."""
+        """Record whether the entry is not served, and its seats are held because it has waited too long (37)."""
         if entry.holds_seats is not holds_seats:
             self.journal.set(entry, "holds_seats", holds_seats)
 
     def request_nodes(self, entry: Entry) -> None:
-        """Have the entry request new nodes: what its minimum lacks counts under the limits of its team now (49)."""
+        """Let the entry request new nodes: the missing part of its minimum counts under the limits of its team from now
+        on (49).
+        """
         gpus = entry.gpus_missing(entry.minimum)
         self.journal.set(entry, "requests_nodes", True)
         for account in entry.account.path if entry.account else ():
@@ -245,8 +249,8 @@ class AllocationState:
             self.release(entry, member)
 
     def preempt_job(self, entry: Entry) -> None:
-        """Preempt the whole job: take all its members and seats for another one. It may come back later in the pass
-        with the room that is left.
+        """Preempt the whole job: take all its members and seats for another one. The job may get them back later in the
+        pass, if room is left.
         """
         self.journal.set(entry, "preempted", True)
         self.this_pass.preempted.add(entry)
@@ -275,11 +279,11 @@ class AllocationState:
         return entry.demand.uid not in self.futile_preemptors
 
     def starves(self, entry: Entry) -> bool:
-        """Whether the entry has waited so long for its minimum that what becomes free is held for it (37)."""
+        """Whether the entry has waited so long for its minimum that room that becomes free is held for it (37)."""
         return self.now >= entry.demand.starves_from(self.snapshot.starvation_seconds)
 
     def fits_back(self, entry: Entry, member: Member) -> bool:
-        """Whether a released member still has its room, and its team may still use that."""
+        """Whether the room of a released member is still free, and its team may still use it."""
         return self.has_its_room(entry, member) and not self.refusal(entry, member.gpus, Rule.LIMIT)
 
     def has_its_room(self, entry: Entry, member: Member) -> bool:
@@ -288,7 +292,9 @@ class AllocationState:
         return node is None or self.board.fits_load(member, node)
 
     def keep_again(self, entry: Entry, size: int) -> None:
-        """Keep released members that still have their room, up to that size; none without the master, if it had one."""
+        """Keep released members whose room is still free, up to that size. If the job had a master, none is kept
+        without the master.
+        """
         for member in list(self.released(entry)):
             if entry.size < size and self.fits_back(entry, member):
                 self.restore(entry, member)
@@ -296,7 +302,7 @@ class AllocationState:
                 return
 
     def released(self, entry: Entry) -> Iterator[Member]:
-        """The members that its own limits let it keep but that it does not keep, those to keep longest first."""
+        """The released members that the entry may keep by its own limits, in the order of preference."""
         kept = {m.uid for m in entry.kept}
         return (m for m in entry.keepable if m.uid not in kept)
 

@@ -1,4 +1,6 @@
-"""The victims of one pass: which pods go for which preemptors, and whether the limits on evictions let them (138)."""
+"""The victims of one pass: which pods are preempted for which preemptors, and whether the limits on evictions allow it
+(138).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ from elastic_operator.plan.facts.snapshot import EvictionLimits, Member
 class Victims:
     """The pods that were preempted in one pass.
 
-    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts those that their victim jobs do not
-    keep after all. `over_limit`: preemptors for which a limit on evictions allows no more. `known_preemptors`: uids of
-    preemptors for which pods were evicted within the last minute, or for which a part of a limit is kept.
+    `pods`: by uid, each preempted pod with its last preemptor. `evictions` counts the evicted ones among them: not
+    those that their victim jobs keep after all. `over_limit`: preemptors for which a limit on evictions allows no more.
+    `known_preemptors`: uids of preemptors for which pods were evicted within the last minute, or for which a part of a
+    limit is kept.
 
     Args:
         keeps: Whether that job keeps that pod now.
@@ -42,12 +45,12 @@ class Victims:
         self._attribute([Victim(victim_job, pod, preemptor) for pod in members], preemptor)
 
     def changed(self, uid: str, *, goes: bool) -> None:
-        """Count a pod as evicted (`goes`) or as kept after all. Without effect for a pod that nobody preempted."""
+        """Count a pod as evicted (`goes`) or as kept after all. No effect if nobody preempted the pod."""
         if uid in self.pods:
             self._count(self.pods[uid], goes=goes)
 
     def going(self) -> Iterator[Victim]:
-        """The pods that go for somebody else."""
+        """The pods that are preempted for another entry."""
         return (one for one in self.pods.values() if not self._keeps(one.victim_job, one.pod))
 
     def note_given_back(self, entry: Entry) -> None:
@@ -65,10 +68,10 @@ class Victims:
                 self._attribute([one], preemptor)
 
     def pass_on(self, preemptor: Entry, node: int, heir: Entry, *, gpus: int) -> bool:
-        """Attribute the pods on that node that were taken for `gpus` GPUs of the preemptor to the heir, which has the
-        room.
+        """Make the heir the preemptor of the pods on that node that were preempted for `gpus` GPUs: the heir has the
+        room now.
 
-        False if the limits let fewer pods go for the heir; the caller then rolls back.
+        False if the limits allow fewer evictions for the heir; the caller then rolls back.
         """
         lacking, passed, rest = gpus, list[Victim](), list[Victim]()
         for one in preemptor.took:
@@ -91,8 +94,8 @@ class Victims:
         return bool(self.evictions.going_on) and preemptor_of(preemptor) in self.evictions.going_on
 
     def limits_on(self, preemptor: Entry) -> Hashable:
-        """What the limits on evictions hold against this preemptor, or for it, beside what they hold against its
-        team.
+        """A key of everything that decides whether a limit on evictions stops this preemptor, apart from what is equal
+        for its whole team.
         """
         waits = self._waits_behind(preemptor)
         if not (preemptor.took or preemptor.gang or preemptor.demand.uid in self.known_preemptors):
@@ -103,8 +106,8 @@ class Victims:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def is_over_limit(self, preemptor: Entry, pods: Iterable[str]) -> bool:
-        """Whether a limit on evictions forbids that these pods (uids) go for the preemptor. Remembered until the
-        preemptor is served after all.
+        """Whether a limit on evictions forbids the eviction of these pods (uids) for the preemptor. Remembered until
+        the preemptor is served after all.
         """
         wanted = len(self.evictions.going.keys() & set(pods))
         if not wanted:
@@ -126,7 +129,7 @@ class Victims:
     # -- who took which pod --------------------------------------------------------------------------------------------
 
     def _attribute(self, taken: Iterable[Victim], preemptor: Entry) -> None:
-        """Have these pods go for that preemptor."""
+        """Make that entry the preemptor of these pods."""
         taken = tuple([one._replace(preemptor=preemptor) for one in taken])
         self._journal.set(preemptor, "took", (*preemptor.took, *taken))
         for one in taken:

@@ -1,7 +1,8 @@
-"""Reads from a pod template what kube-scheduler will require of a node for each pod made from it.
+"""Reads from a pod template kube-scheduler's requirements of a node for each pod made from it.
 
-The planner cannot answer everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
-schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how much fits where.
+The planner cannot foresee everything from nodes and pods: inter-pod rules, volumes tied to places, claims, other
+schedulers. These make the shape unpinnable, with the reason in words (10). `fit` and `board` say how many pods fit on
+which node.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def with_node_names(terms: Iterable[Mapping[str, Any]], operator: str, nodes: Se
 
 
 def shape_of(template: Mapping[str, Any], *, gpu_resources: Sequence[str], volumes: VolumeFacts) -> PodShape:
-    """What a pod of `template` (a PodTemplateSpec that `api` has accepted) requires of its node.
+    """The requirements of a pod of `template`, a PodTemplateSpec that `api` has accepted.
 
     `requests` includes `pods: 1`.
     """
@@ -82,7 +83,7 @@ def _toleration(toleration: Mapping[str, Any]) -> Toleration:
 
 
 def _host_ports(pod: Mapping[str, Any]) -> Iterator[HostPort]:
-    """What containers and sidecars take of the node's ports; with hostNetwork every container port is one."""
+    """The node's ports that containers and sidecars use; with hostNetwork every container port is one."""
     sidecars = [c for c in pod.get("initContainers") or [] if c.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:
         for port in container.get("ports") or []:

@@ -12,11 +12,11 @@ from elastic_api.job import JobSpec
 from elastic_api.status import MAX_HISTORY, JobStatus
 
 WORK_SECONDS = 1800.0
-"""Growth costs this much work of all the job's GPUs, for a script that saves every 20 minutes: 10 minutes are lost as
-it grows, more when the GPUs are taken back, and both times it starts again.
+"""The work that one growth is assumed to cost, in seconds of all the job's GPUs. A script that saves every 20 minutes
+loses 10 on average when it grows, as much when it shrinks again, and starts twice.
 """
 MAX_WAIT_SECONDS = 7200.0
-"""After this time without a change it takes whatever there is, so no GPU stays idle for good."""
+"""After this time without a change a job grows to any allowed size, so no GPU stays idle for good."""
 
 
 def resize_cost(spec: JobSpec, status: JobStatus) -> float:
@@ -32,7 +32,7 @@ def resize_cost(spec: JobSpec, status: JobStatus) -> float:
 
 
 def worth_it_after(cost: float, size: int, larger: int) -> float:
-    """Seconds for which the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
+    """How many seconds the job must have had `size` pods before it grows to `larger`, if that costs `cost` seconds."""
     return min(MAX_WAIT_SECONDS, cost * size / (larger - size))
 
 

@@ -29,5 +29,5 @@ def master_in(pods: Sequence[P]) -> P | None:
 
 
 def leaving_order(pods: Iterable[P]) -> list[P]:
-    """The pods in the order in which they go: the highest worker index first, the master last."""
+    """The pods in the order in which they are deleted: the highest worker index first, the master last."""
     return sorted(pods, key=master_first, reverse=True)

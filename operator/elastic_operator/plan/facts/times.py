@@ -12,11 +12,13 @@ from elastic_operator.plan.facts.text import Reason
 
 Seconds = TypeVar("Seconds", int, float)
 AHEAD_SECONDS = 5.0
-"""Times may be this far ahead: they have whole seconds, and a leader before may have measured the clock differently."""
+"""Times may be this far ahead: they have whole seconds, and an earlier leader may have measured the clock
+differently.
+"""
 
 
 _ROUNDING_SECONDS = 0.001
-"""What sums of times may be beyond a whole second by rounding alone."""
+"""The most by which a sum of times may exceed a whole second by rounding alone."""
 
 
 def at(seconds: float) -> datetime:
@@ -40,17 +42,21 @@ def seconds(time: datetime | None) -> float:
 
 
 def not_later(written: float, latest: float) -> float:
-    """That time, or `latest` if it lies further ahead: the API server's clock was set back since (29)."""
+    """The time, but no later than `latest`: if it lies further ahead, the API server's clock was set back since
+    (29).
+    """
     return written if written <= latest + AHEAD_SECONDS else latest
 
 
 def lasts(until: float, longest: float, now: float) -> bool:
-    """Whether a wait of at most `longest` seconds lasts; not if it would be longer: the clock was set back (29)."""
+    """Whether a wait of at most `longest` seconds still lasts. A longer one has ended: the clock was set back (29)."""
     return now < until <= now + longest + AHEAD_SECONDS
 
 
 def doubled(first: Seconds, most: Seconds, times: int) -> Seconds:
-    """How long to wait the `times`-th time in a row: `first` seconds, doubled with each time after, `most` at most."""
+    """The wait (seconds) for the `times`-th time in a row: `first`, doubled with each further time, but never more than
+    `most`.
+    """
     return min(first * (1 << min(max(times - 1, 0), 30)), most)
 
 

@@ -1,7 +1,8 @@
-"""What a job would get that asks now: the allocator's own answer, on the snapshot with that job in it (160).
+"""The answer to a job's question what it would get now: the allocator's decision on the snapshot with that job in it
+(160).
 
-The answer names teams and amounts only. Whose jobs would give way is not for everybody to know, and anybody who may
-make a job may ask.
+The answer names teams and amounts only. It does not name the jobs that would be evicted, because anybody who may create
+a job may ask.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def demand_if_resumed(obs: Observation, shape: JobShape, now: float) -> JobDeman
 
 
 def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> Steps[Answer]:
-    """The answer for a job that asks: first what it would get, and where that is nothing, when it starts."""
+    """The answer for a job that asks: what it would get now; if nothing, when it would start."""
     resumed = with_job(snapshot, job)
     yield
     allocation = LookaheadAllocator().allocate(resumed)
@@ -73,12 +74,12 @@ def work_out(snapshot: Snapshot, job: JobDemand, ends: Mapping[str, float]) -> S
 
 
 def with_job(snapshot: Snapshot, job: JobDemand) -> Snapshot:
-    """The snapshot with that job in it, instead of what it holds as it is."""
+    """The snapshot with that demand of the job, instead of the job's present demand."""
     return replace(snapshot, jobs=(*(demand for demand in snapshot.jobs if demand.uid != job.uid), job))
 
 
 def answer(job: JobDemand, allocation: Allocation) -> Answer:
-    """What the job gets in this allocation."""
+    """The answer for the job by this allocation."""
     grant = allocation[job.uid]
     needs_nodes = grant.limit == SizeReason.WAITING_FOR_NODES
     size = 0 if needs_nodes else grant.assignment.replicas
@@ -106,7 +107,7 @@ def _borrowed(job: JobDemand, gpus: int, accounts: Accounts) -> int:
 def _lenders(job: JobDemand, borrowed: int, accounts: Accounts) -> Iterator[tuple[str, int]]:
     """The teams that would lend GPUs to this job, the largest lender first, each with the most GPUs that it would lend.
 
-    GPUs that nobody is guaranteed are used first. Which team lends the rest is not decided: any with idle GPUs may.
+    Unguaranteed GPUs are used first. Which team lends the rest is not decided: any with idle GPUs may.
     """
     if not borrowed:
         return

@@ -1,4 +1,4 @@
-"""Nodes whose kubelets refused pods of a job: the job avoids them for a while, longer each time (137)."""
+"""Keeps a job from nodes whose kubelets refused its pods: for a while, longer each time (137)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REFUSAL_REMEMBERED_SECONDS = 600.0
 
 
 def refused_by(obs: Observation) -> dict[str, OwnPod]:
-    """The nodes whose kubelets have just refused members, each with one of them."""
+    """The nodes whose kubelets have just refused members, each with one of these members."""
     refused = (pod for pod, _ in obs.to_delete if pod.refused and pod.incarnation == obs.status.incarnation)
     return {pod.node: pod for pod in refused if pod.node}
 
 
 def remembered(status: JobStatus, now: float) -> dict[str, AvoidedNode]:
-    """The nodes that are avoided, or were so lately, by name."""
+    """By name, the nodes that are avoided now or were avoided lately."""
     return {node.name: node for node in status.avoided_nodes if now < seconds(node.until) + REFUSAL_REMEMBERED_SECONDS}
 
 
@@ -41,7 +41,7 @@ def avoided_nodes(obs: Observation, now: float) -> list[AvoidedNode]:
 
 
 def avoiding(obs: Observation, now: float) -> Observation:
-    """The job with the nodes on which none of its pods is placed for now."""
+    """The observation with the nodes that the job avoids now."""
     known = [node for node in obs.status.avoided_nodes if now < seconds(node.until)]
     if not known:
         return obs
@@ -52,5 +52,5 @@ def avoiding(obs: Observation, now: float) -> Observation:
 
 
 def is_together(known: AvoidedNode, now: float) -> bool:
-    """Whether the node's refusal now belongs to its refusal before."""
+    """Whether the node's present refusal counts as one with its last one."""
     return now < seconds(known.until) - avoided_seconds(known.times) + ONE_LOSS_SECONDS

@@ -21,7 +21,7 @@ from elastic_worker.contract import ROLE_MASTER
 READY_TRUE = frozenset({Phase.RUNNING, Phase.RESIZING, Phase.DEGRADED, Phase.SUSPENDED, Phase.SUCCEEDED})
 STALLED = frozenset({Phase.FAILED, Phase.INVALID_SPEC})
 TAKEN = frozenset({"QuotaReclaimed", "PreemptedByJob"})
-"""Reasons of changes by which a job's room went to others. Their messages name the others."""
+"""Reasons of changes that gave a job's room to others. Their messages name the others."""
 
 
 def with_conditions(obs: Observation, grant: Grant | None, now: float) -> JobStatus:
@@ -85,13 +85,13 @@ def _phase(obs: Observation, grant: Grant | None, now: float) -> Reason:
 
 
 def _suspended_by(status: JobStatus) -> str:
-    """The preemptors of its pods, if the operator took all of them."""
+    """The preemptors of its pods, if the operator preempted all pods."""
     last = status.history[0] if status.history else None
     return last.message if last is not None and last.to == 0 and last.reason in TAKEN else ""
 
 
 def _why_it_needs_an_edit(obs: Observation) -> str:
-    """The mistakes in its spec, and the fate of its pods until the spec is corrected."""
+    """The mistakes in its spec, and what becomes of its pods until the spec is corrected."""
     if not obs.members:
         return obs.job.needs_edit
     return (
@@ -125,7 +125,7 @@ def _group_phase(obs: Observation, now: float) -> Reason:
 
 
 def _failed_before(obs: Observation) -> str:
-    """How the start before failed, until that is forgotten: pods that run do not prove that the script works."""
+    """How the last start failed, until the failure is forgotten: running pods do not prove that the script works."""
     status, spec, retry = obs.status, obs.job.spec, obs.status.retry
     if spec is None or retry is None or retry.cause is not RetryCause.POD_FAILED or not status.failures:
         return ""
@@ -134,7 +134,7 @@ def _failed_before(obs: Observation) -> str:
 
 
 def _silence(obs: Observation) -> str:
-    """A sentence if it is not known how the training goes; else ""."""
+    """A sentence if the state of the training is unknown; else ""."""
     report = report_of(obs)
     if report is None or report.silent_since is None:
         return ""
@@ -143,9 +143,7 @@ def _silence(obs: Observation) -> str:
 
 
 def _kept(obs: Observation) -> str:
-    """A sentence if nodes cannot be heard but are waited for: since too many are away (86), or its pods there train
-    (92).
-    """
+    """A sentence if nodes are not Ready but not given up: too many are away (86), or its pods there train (92)."""
     if obs.training_nodes:
         return f" Not Ready: {listed(sorted(obs.training_nodes))}; its pods there train, and are not given up."
     if not obs.kept_nodes or obs.job.context.disruption is None:
@@ -162,7 +160,7 @@ def _enough(obs: Observation) -> bool:
 
 
 def _have_met(obs: Observation, now: float) -> bool:
-    """Whether there is a group, by the report of an Elastic job's master."""
+    """Whether a group has formed, by the report of an Elastic job's master."""
     report = report_of(obs)
     if report is None:
         return not is_to_be_heard(obs, now)
@@ -193,7 +191,7 @@ def _held_name(obs: Observation) -> str:
 
 
 def _left_behind(obs: Observation) -> str:
-    """A sentence on pods of others that have names of its pods while it has none, and what to do about them (82)."""
+    """A sentence on pods of others that use names of its pods while it has none, and the remedy (82)."""
     if obs.members or not obs.job.foreign_names:
         return ""
     job, names = obs.job, sorted(obs.job.foreign_names)

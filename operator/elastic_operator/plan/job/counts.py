@@ -1,4 +1,6 @@
-"""The counts in a job's status: how many pods, processes and GPUs, and which pods. From the pods alone."""
+"""The counts in a job's status: the numbers of pods, processes and GPUs, and the list of pods. They come from the pods
+alone.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,9 @@ def with_counts(obs: Observation, now: float) -> JobStatus:
 
 
 def with_created(status: JobStatus, job: Job, creates: Sequence[CreatePod], pods: Iterable[OwnPod]) -> JobStatus:
-    """The status after all of these pods were made; `pods` are the job's, as far as they are there still.
+    """The status after all of these pods were created; `pods` are the job's pods that still exist.
 
-    One that is gone again already counts and is listed, so that its loss will be noticed.
+    A created pod that is deleted already counts and is listed, so that its loss will be noticed.
     """
     known = {(pod.role, pod.index): pod for pod in pods}
     made = [_created(job, create, known.get((create.role, create.index))) for create in creates]
@@ -81,7 +83,7 @@ def _change_is_complete(obs: Observation, running: list[OwnPod], now: float) -> 
 
 
 def _running_since(obs: Observation, running: list[OwnPod], now: float) -> object:
-    """The time since when the whole minimum runs; kept while it does."""
+    """Since when the whole minimum runs; the same time while it does."""
     if obs.job.spec is None or obs.status.finished:
         return obs.status.running_since
     if len(running) < obs.job.spec.minimum or obs.status.master_lost_time is not None:
@@ -101,10 +103,9 @@ def _world_size(obs: Observation, running: list[OwnPod]) -> int:
 
 
 def _may_be_listed(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether the pod may be listed as Terminating before its deletion: a master whose place is still to be filled may
-    not.
+    """Whether the pod may be listed as Terminating before its deletion. A master without a successor may not.
 
-    Where the status lists a master as alive, its number is known to be used (`elastic_rules.losses`).
+    If the status lists a master as alive, its number counts as used (`elastic_rules.losses`).
     """
     return pod.role != ROLE_MASTER or pod.incarnation != status.incarnation or status.finished
 

@@ -1,4 +1,4 @@
-"""Pods whose main container ended badly: which of them count as failures, and what users read about them."""
+"""Pods whose main container ended badly: which of them count as failures, and the sentences about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TORCHRUN_FAILED = 1
 
 
 def failed_pods(obs: Observation) -> list[OwnPod]:
-    """Failed pods that nobody asked to go and that the cluster did not end, the one to blame first."""
+    """Failed pods that were neither deleted nor ended by the cluster, the one to blame first."""
     failed = [p for p in present(obs) if has_failed(p) and not was_asked_to_go(p) and p.node not in obs.lost_nodes]
     return sorted(failed, key=lambda p: (p.main.is_consequence, _failed_at(p), *master_first(p)))
 
@@ -46,8 +46,8 @@ def give_up_after_failure(obs: Observation, now: float) -> Observation:
 
 
 def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
-    """Until when failures are not judged that are consequences of another one: that pod's end may be heard of later
-    (165). Infinity if no node says when they failed, and too far away if a node's clock is ahead.
+    """Until when failures that are consequences of another one are not judged: news of the other pod's end may come
+    later (165). Infinity if no node says when they failed, and too late if a node's clock is ahead.
     """
     if not all(pod.main.is_consequence for pod in failed):
         return -inf
@@ -56,9 +56,10 @@ def _cause_known_by(obs: Observation, failed: Sequence[OwnPod]) -> float:
 
 
 def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
-    """Keep in the status what that pod printed last: its log goes with the pod.
+    """Keep the pod's last output in the status, because its log is deleted with the pod.
 
-    Whoever may read a job's status in a namespace may read its pods' logs there by the same roles (163).
+    This discloses nothing: roles that allow reading a job's status in a namespace also allow reading its pods' logs
+    (163).
     """
     last, known, ended_at = pod.main.last_output, obs.status.last_failure, pod.main.finished_at
     if last is None or (known is not None and _is_consequence_of(known, pod, now)):
@@ -77,13 +78,13 @@ def note_last_output(obs: Observation, pod: OwnPod, now: float) -> Observation:
 
 
 def _is_consequence_of(known: LastFailure, pod: OwnPod, now: float) -> bool:
-    """Whether the pod only failed because of the failure that is known; that one's pod may be gone by now."""
+    """Whether the pod failed only because of the known failure, whose pod may be deleted by now."""
     after = (pod.main.finished_at or now) - seconds(known.time)
     return pod.main.is_consequence and known.pod != pod.name and 0 <= after <= DISTURBANCE_SECONDS
 
 
 def over_for_good(obs: Observation, failed: Sequence[OwnPod], now: float) -> Observation | None:
-    """The end of the job, if one of these pods says that another try would fare no better; else None."""
+    """The end of the job, if one of these pods reports that another try would fail as well; else None."""
     last = next((pod for pod in failed if pod.main.exit_code == EXIT_DO_NOT_RETRY), None)
     if last is not None:
         return fail(obs, now, "RestartLimitReached", last.main.message.strip() or describe_failure(last))
@@ -107,7 +108,7 @@ def _exit_code(pod: OwnPod) -> int | None:
 
 
 def too_many_in_all(obs: Observation, failures: int) -> str:
-    """In words, that there were more failures than `maxRestarts` allows; "" if there were not."""
+    """A sentence if there were more failures than `maxRestarts` allows; else ""."""
     most = obs.spec.recovery.max_restarts
     return (
         f"failure {failures} in all, and recovery.maxRestarts is {most}" if most is not None and failures > most else ""
@@ -123,9 +124,8 @@ def has_progressed(status: JobStatus) -> bool | None:
     """Whether the training is further than at the failures in a row; None if that is not known (135).
 
     Checkpoints are compared with checkpoints. Steps are compared with steps if no checkpoint is known. A script that
-    counts from 0 in each run has fewer steps than before, and may repeat them or do new ones: nobody knows which. A
-    run without a checkpoint is no further than one that had some. A report from before the job ran again says nothing
-    of this run.
+    counts from 0 in each run has fewer steps than before: whether these repeat old ones is unknown. A run without a
+    checkpoint is no further than one that had some. A report from before the job ran again does not count for this run.
     """
     training, since = status.training or Training(), status.running_since
     if since is not None and (training.last_updated_time is None or training.last_updated_time < since):
@@ -141,7 +141,7 @@ def has_progressed(status: JobStatus) -> bool | None:
 
 
 def _marked(status: JobStatus) -> dict[str, object]:
-    """How far the training was at this failure, or at an earlier one of the row if that was further."""
+    """The progress of the training at this failure, or at an earlier failure of the row if that was further."""
     training, in_a_row = status.training or Training(), status.failures and not has_progressed(status)
     before = status if in_a_row else JobStatus()
     marks = (
@@ -179,7 +179,7 @@ def count_failure(obs: Observation, first: OwnPod, now: float) -> tuple[Observat
 
 
 def _attempts(status: JobStatus) -> int:
-    """How many times in a row the job was started over."""
+    """How often in a row the job was started over."""
     return status.retry.attempt if status.retry else 0
 
 
@@ -204,10 +204,12 @@ def has_failed(pod: OwnPod) -> bool:
 
 
 def was_asked_to_go(pod: OwnPod) -> bool:
-    """Whether the pod was asked to stop before its main container ended: its exit code then says nothing (18).
+    """Whether the pod's deletion was requested before its main container ended: its exit code then does not count
+    (18).
 
-    The kubelet ends each deletion with a second one of grace 0, which moves the time. So that time does not tell when
-    the pod was asked. A pod that ended by itself has no such deletion, because its own takes effect at once.
+    The kubelet ends each deletion with a second one of grace 0, which moves the deletion's time. So that time does not
+    show when the deletion was requested. A pod that ended by itself has no second deletion, because the first takes
+    effect at once.
     """
     if pod.deleting_since is None:
         return False
@@ -217,9 +219,7 @@ def was_asked_to_go(pod: OwnPod) -> bool:
 
 
 def _disturbed(obs: Observation, failed_at: float) -> bool:
-    """Whether a pod joined, left or was lost shortly before (13). The pods that an incarnation begins with do not
-    count.
-    """
+    """Whether a pod joined, left or was lost shortly before (13). The first pods of an incarnation do not count."""
     changes = [seconds(c.time) for c in obs.status.history if c.from_ > 0 and c.to > 0]
     master = next((p for p in present(obs) if p.role == ROLE_MASTER), None)
     if master and master.main.running_since is not None:

@@ -1,8 +1,8 @@
-"""Holds a job at what it has if its size is changed again and again although nothing changes from outside (143).
+"""Holds a job at its present pods if its size is changed again and again although nothing changes from outside (143).
 
 Decisions depend only on the facts. So a decision that undoes the one before, and is undone by the next, is a mistake or
 a limit of the planner, and each round costs the job a restart. While a job is held, it gets nothing new and none of its
-pods moves. Others still get what they are entitled to.
+pods moves. Other teams may still take what they are entitled to.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _OWN = frozenset(
 
 
 def hold_still(obs: Observation, now: float) -> Observation:
-    """Hold the job if it was changed too often; let it go when the time is over or something has changed.
+    """Hold the job if it was changed too often; end the hold when its time is over or something has changed.
 
-    An edit ends the hold, and so do a loss and a failure (`end_incarnation`, `count_losses`), and that no pod can start
-    (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by another try.
+    An edit ends the hold. So do a loss and a failure (`end_incarnation`, `count_losses`), and pods that cannot start on
+    their nodes (`misplaced`). For a job below its minimum any change from outside ends it: the job loses nothing by
+    another try.
     """
     status, undisturbed = obs.status, obs.job.context.undisturbed
     if status.held_until is None:
@@ -77,10 +78,11 @@ def _held_seconds(obs: Observation) -> int:
 
 
 def _counted_changes(obs: Observation, undisturbed: Undisturbed, now: float) -> list[Change]:
-    """The changes that count, of those since nothing has changed from outside.
+    """The changes that count, among those since the last external change.
 
-    Changes that were due do not count: what an owner takes back, and turns. Nor does a change in the same direction as
-    the one before, or growth that is withdrawn before its pod is there: no pod goes by it.
+    Changes that were due do not count: GPUs that an owner takes back, and turns. Nor does a change in the same
+    direction as the one before. Nor does growth that is withdrawn before its pod exists, because no pod is deleted by
+    it.
     """
     counted, direction, turn_is_over = [], 0, False
     within = WITHIN_SECONDS if obs.members else EMPTY_SECONDS

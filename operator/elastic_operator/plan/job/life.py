@@ -1,4 +1,4 @@
-"""What any job may come to: its end, its deadline, a suspension, an edit, and ten minutes without trouble."""
+"""Rules for jobs of both modes: the end, the deadline, a suspension, an edit, and ten minutes without trouble."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from elastic_operator.plan.job.unplaceable import may_preempt_at
 from elastic_worker.contract import ROLE_MASTER
 
 STEADY_SECONDS = 600.0
-"""Running this long without another one forgets earlier failures and waits."""
+"""Earlier failures and waits are forgotten after the job has run for this long without another one."""
 MAX_WAITS_ENDED = 5
-"""This many edits end a job's wait for what could not be had (136)."""
+"""The number of edits that end a job's wait for a size that could not be had (136)."""
 
 
 def deadline(obs: Observation, now: float) -> Observation:
-    """Only time with pods counts: a job that waits for GPUs of others is not late by its own fault (135)."""
+    """End a job whose deadline is over. Only time with pods counts: waiting for GPUs is not the job's fault (135)."""
     limit = obs.spec.active_deadline_seconds
     if limit is None:
         return obs
@@ -42,7 +42,9 @@ def deadline(obs: Observation, now: float) -> Observation:
 
 
 def success(obs: Observation, now: float) -> Observation:
-    """The exit code of the master's main container decides. It says nothing if the pod was asked to go before (18)."""
+    """The exit code of the master's main container decides. It does not count if the pod's deletion was requested
+    before (18).
+    """
     for pod in present(obs):
         if pod.role == ROLE_MASTER and pod.main.exit_code == 0 and not was_asked_to_go(pod):
             why = Reason("Succeeded", "The master finished with exit code 0.")
@@ -53,7 +55,7 @@ def success(obs: Observation, now: float) -> Observation:
 
 
 def suspension(obs: Observation, now: float) -> Observation:
-    """A suspended job gives up all pods, and its next ones are of another incarnation."""
+    """A suspended job releases all pods, and its next pods are of another incarnation."""
     if not obs.spec.suspend or not obs.members:
         return obs
     status = add_change(obs.status, now, len(obs.members), 0, "Suspended", "spec.suspend is true")
@@ -62,7 +64,7 @@ def suspension(obs: Observation, now: float) -> Observation:
 
 
 def outdated(obs: Observation, now: float) -> Observation:
-    """Replace pods of an older template: the job was suspended, changed and resumed between two looks (19)."""
+    """Replace pods of an older template: the job was suspended, changed and resumed between two passes (19)."""
     wanted = obs.job.fingerprints
     if not any(pod.template and pod.template != wanted.get(pod.role, pod.template) for pod in obs.members):
         return obs
@@ -72,9 +74,9 @@ def outdated(obs: Observation, now: float) -> Observation:
 
 
 def steady(obs: Observation, now: float) -> Observation:
-    """Progress ends a row of failures; ten minutes of running do if progress is not known (135).
+    """Progress ends a row of failures. If progress is not known, ten minutes of running do (135).
 
-    A wait is forgotten ten minutes after its time has come (87).
+    A wait is forgotten ten minutes after it has ended (87).
     """
     status = obs.status
     if status.running_since is None:
@@ -96,7 +98,7 @@ def steady(obs: Observation, now: float) -> Observation:
 
 
 def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Observation:
-    """The job with these fields of its status, if it has been quiet for long enough since then."""
+    """The observation with these status fields, if nothing has failed for long enough since that time."""
     due = since + STEADY_SECONDS
     if now < due:
         return replace(obs, wake_at=(*obs.wake_at, due))
@@ -104,10 +106,10 @@ def _forgets(obs: Observation, now: float, since: float, **fields: object) -> Ob
 
 
 def edited(obs: Observation, now: float) -> Observation:  # noqa: ARG001 - a rule like the others
-    """An edit of a job without pods, or its suspension, ends its wait for what could not be had (136).
+    """An edit of a job without pods, or its suspension, ends its wait for a size that could not be had (136).
 
-    Only a few edits do, until it has run for a while. Else a script that edits a job which cannot start, again and
-    again, would have it create pods and hold GPUs for ever.
+    Only a few edits do, until the job has run for a while. Otherwise a script that keeps editing a job which cannot
+    start would make it create pods and hold GPUs for ever.
     """
     failed, ended = obs.status.failed_size, obs.status.waits_ended_by_edits or 0
     if failed is None or failed.size is None or obs.members or obs.job.generation == obs.status.observed_generation:

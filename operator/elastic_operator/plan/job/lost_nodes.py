@@ -1,4 +1,4 @@
-"""Which nodes with pods of a job are lost, and for which nodes that are not Ready this is not known yet."""
+"""Decides which nodes with pods of a job are lost, and for which nodes that are not Ready this is still open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from elastic_operator.plan.job.survivors import SURVIVOR_READ_SECONDS, decided_a
 
 
 def judge_nodes(obs: Observation, now: float) -> Observation:
-    """Which nodes of its pods are not Ready, which of these are given up (86, 92 and 146), and when that may change."""
+    """The observation with the nodes of its pods that are not Ready, the given-up ones among them (86, 92 and 146), and
+    when that may change.
+    """
     patience, disruption = obs.spec.recovery.node_loss_seconds, obs.job.context.disruption
     unready = obs.job.context.unready
     if not unready:

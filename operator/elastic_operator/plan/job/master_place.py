@@ -1,4 +1,4 @@
-"""A new master that finds no place gets the place of the highest worker, because the workers only wait without a
+"""Gives a new master without a place the place of the highest worker, because the workers cannot train without a
 master.
 """
 
@@ -15,13 +15,13 @@ from elastic_operator.plan.job.observation import Observation, master_of
 from elastic_worker.contract import ROLE_MASTER
 
 PLACE_SECONDS = 30.0
-"""A new master has this long to find a place by itself, and as long again after each worker that makes room for it."""
+"""How long a new master waits for a place before a worker is released for it, and again before the next worker is."""
 
 
 def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Observation, Grant]:
     """The grant without the highest worker, if the master has waited too long for a place.
 
-    Not if the others would then be fewer than the minimum: nothing would be gained.
+    The grant is unchanged if the other pods would then be fewer than the minimum.
     """
     lost_at = obs.status.master_lost_time
     workers = [pod for pod in obs.members if pod.role != ROLE_MASTER and pod.uid in grant.assignment.keep]
@@ -35,7 +35,7 @@ def make_room_for_master(obs: Observation, grant: Grant, now: float) -> tuple[Ob
 
 
 def _finds_no_place(obs: Observation, grant: Grant, now: float) -> bool:
-    """Whether there is no node for the master, now or soon. False if something else keeps it from being created."""
+    """Whether there is no node for the master, now or soon. False if its creation fails for another reason."""
     master = master_of(obs)
     if master is not None:
         return master.node is None and bool(master.unschedulable)

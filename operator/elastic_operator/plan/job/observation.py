@@ -1,8 +1,8 @@
-"""What is known of one job after a look at it, and how news is put into its status.
+"""The observation of one job, and how news is put into its status.
 
 An incarnation is all pods of a job under one rendezvous id. `status.incarnation` names the present one, and a pod with
-a lower number goes, whatever else it says. So raising the number is the whole decision to replace all pods. Any replica
-of the operator that reads it later carries out the rest.
+a lower number is deleted in any case. So raising the number is the whole decision to replace all pods. Any replica of
+the operator that reads it later carries out the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elastic_operator.plan.facts.times import at, condition
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One job after a look at it: its members, and its status with the news written into it."""
+    """The knowledge of one job in one pass: its members, and its status with the news written into it."""
 
     job: Job
     status: JobStatus
@@ -34,9 +34,9 @@ class Observation:
     lost_nodes: frozenset[str] = frozenset()
     """The nodes among these that have not been Ready for too long."""
     kept_nodes: frozenset[str] = frozenset()
-    """Nodes that would be lost, too, if fewer nodes were away at once (86)."""
+    """Nodes that would also be lost if fewer nodes were away at once (86)."""
     training_nodes: frozenset[str] = frozenset()
-    """Nodes that would be lost, too, if the master did not report that pods there train (92)."""
+    """Nodes that would also be lost if the master did not report that pods there train (92)."""
     survivors: Survivors | None = None
     """The pods of a Torchrun job whose logs are read, to see whether they train on (146)."""
     avoided: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Observation:
     finishing: bool = False
     """Whether a worker has ended well, so that the others will end soon."""
     commit: bool = False
-    """Whether the status holds a decision that is written before anything is done."""
+    """Whether the status holds a decision that must be written before all other writes."""
     going: frozenset[str] = frozenset()
     """The pods (uids) that the plan deletes."""
     events: tuple[Event, ...] = ()
@@ -56,7 +56,7 @@ class Observation:
 
     @property
     def spec(self) -> JobSpec:
-        """The job's spec; asked of jobs whose spec could be read."""
+        """The job's spec. Only for jobs whose spec could be read."""
         assert self.job.spec is not None
         return self.job.spec
 
@@ -93,7 +93,7 @@ def add_change(
 
 
 def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
-    """The status by which every present pod goes."""
+    """The status by which every present pod is deleted."""
     update = {
         "incarnation": status.incarnation + 1,
         "running_since": None,
@@ -107,7 +107,7 @@ def end_incarnation(status: JobStatus, **more: object) -> JobStatus:
 
 
 NO_WAITS: dict[str, object] = {"retry": None, "failed_size": None}
-"""The fields of a status in which nothing waits before it is tried again."""
+"""The fields of a status without any back-off."""
 
 
 def fail(obs: Observation, now: float, reason: str, message: str) -> Observation:
@@ -134,13 +134,13 @@ def replace_all(obs: Observation, status: JobStatus, event: Event) -> Observatio
 
 
 def present(obs: Observation) -> list[OwnPod]:
-    """The pods of the present incarnation in any state, without a master that another one has followed."""
+    """The pods of the present incarnation in any state, without a superseded master."""
     own = (p for p in obs.job.pods if p.incarnation == obs.status.incarnation)
     return [p for p in own if not is_superseded(p, obs.status)]
 
 
 def is_superseded(pod: OwnPod, status: JobStatus) -> bool:
-    """Whether the pod is the master of an Elastic job, and a newer one replaces it or is about to."""
+    """Whether the pod is a master of an Elastic job that a newer one replaces, or is about to replace."""
     return pod.master_epoch is not None and pod.master_epoch < (status.master_epoch or 0)
 
 

@@ -1,7 +1,8 @@
-"""What has happened to one job since its status was written: ends, failures, losses, incarnations that are over.
+"""Finds what has happened to one job since its status was written: ends, failures, losses, incarnations that are
+over.
 
 The input is the job's pods and its last status. The result is the status with the news recorded, and the pods that are
-still members. The allocator then says what the job gets (`allocation`), and `reconcile` what is done.
+still members. Then `allocation` decides the job's grant, and `reconcile` plans the writes.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def observe(job: Job, now: float) -> Observation:
 
 
 def _hold(obs: Observation, now: float) -> Observation:
-    """A job between two incarnations keeps its place while it waits. One that could not start lets others pass.
+    """A job between two incarnations keeps its place while it waits. A job that could not start lets others pass.
 
-    One that can start with fewer pods than the failed size does not wait: it trained on them, and has lost them.
+    A job that can start with fewer pods than the failed size does not wait: it trained on such pods, and has lost them.
     """
     obs = avoiding(obs, now)
     retry, failed = obs.status.retry, obs.status.failed_size
@@ -58,7 +59,7 @@ def _hold(obs: Observation, now: float) -> Observation:
 
 
 def _is_needed(obs: Observation, failed: Retry) -> bool:
-    """Whether the job cannot start without the size that could not be had."""
+    """Whether the job cannot start without the failed size."""
     if obs.members or failed.cause is RetryCause.NODES_NOT_PROVISIONED:
         return False
     return failed.size is None or obs.job.spec is None or failed.size <= obs.spec.minimum

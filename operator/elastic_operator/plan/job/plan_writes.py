@@ -1,4 +1,4 @@
-"""What a plan writes: which pods go, and the status with its conditions and counts."""
+"""The writes of a plan: the pods to delete, and the status with its conditions and counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_plan(
     creates: tuple[CreatePod, ...],
     now: float,
 ) -> Plan:
-    """The plan with these deletions and creations, and the status that they and what has happened lead to."""
+    """The plan with these deletions and creations, and the status that follows from them and from the observation."""
     obs = replace(obs, going=frozenset(pod.uid for pod in deletes))
     status = _as_it_can_be_kept(
         with_conditions(replace(obs, status=with_counts(obs, now)), grant, now), obs.job.dropped_status_fields
@@ -43,8 +43,8 @@ def make_plan(
 
 
 def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str]) -> JobStatus:
-    """Where definitions of an older release drop `failedSize`, the wait that ends last is in `retry`, from where it is
-    read (154).
+    """The status for a custom resource definition of an older release, which drops `failedSize`: the wait that ends
+    last is in `retry`, and is read from there (154).
     """
     if "failedSize" not in dropped_status_fields or status.failed_size is None:
         return status
@@ -53,7 +53,7 @@ def _as_it_can_be_kept(status: JobStatus, dropped_status_fields: frozenset[str])
 
 
 def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
-    """The pods that must go for reasons of the job's own; on a lost node also those that are being deleted."""
+    """The deletions for reasons of the job's own; on a lost node also of pods that are being deleted."""
     return tuple(
         DeletePod(pod.name, pod.uid, why, force=pod.node in obs.lost_nodes)
         for pod, why in obs.to_delete
@@ -62,7 +62,7 @@ def deletes_of(obs: Observation) -> tuple[DeletePod, ...]:
 
 
 def deletes_of_released(pods: Iterable[OwnPod], release: Collection[str], why: str) -> tuple[DeletePod, ...]:
-    """The deletion of those pods that are released (uids): highest worker index first, the master last."""
+    """The deletions of the released pods (uids): highest worker index first, the master last."""
     return tuple(DeletePod(pod.name, pod.uid, why) for pod in leaving_order(pod for pod in pods if pod.uid in release))
 
 

@@ -1,6 +1,7 @@
-"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others get what is theirs.
+"""A job that is quarantined after an error of the operator's own (88). Its pods run on, and others may reclaim its
+GPUs.
 
-What is done for the job is decided from as little as possible: its name, its pods, and its last good demand.
+Decisions about the job use as little as possible: its name, its pods, and its last good demand.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from elastic_worker.contract import ROLE_WORKER
 
 
 def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand | None:
-    """The last good demand, with the present pods: others may be entitled to them, and it never gets more.
+    """The last good demand, with the present pods. Others may be entitled to these, and the job never gets more.
 
     None if no pod is left.
     """
@@ -32,7 +33,7 @@ def demand_in_quarantine(last: JobDemand, pods: Sequence[OwnPod]) -> JobDemand |
 
 
 def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
-    """Delete the pods (uids) whose GPUs go to others, workers before the master. The status says why nothing else is
+    """Delete the pods (uids) whose GPUs others get, workers before the master. The status says why nothing else is
     done.
     """
     why = "Others are entitled to its GPUs."
@@ -47,7 +48,9 @@ def plan_in_quarantine(job: Job, release: Collection[str], now: float) -> Plan:
 
 
 def _of_size(status: JobStatus, after: int, why: str, now: float) -> JobStatus:
-    """The status with that many pods; the same one if it says so already, because each deletion may be tried again."""
+    """The status with that many pods; unchanged if it has that number already, because each deletion may be tried
+    again.
+    """
     before = status.target_replicas
     if after == before:
         return status

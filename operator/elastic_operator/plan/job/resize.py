@@ -1,4 +1,4 @@
-"""How a change of a job's size is recorded: in its status and an event, before pods go for it (25)."""
+"""Records a change of a job's size in its status and an event, before pods are deleted for it (25)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from elastic_operator.plan.job.observation import Observation, add_change, end_i
 
 
 def start_over_if_needed(obs: Observation, grant: Grant) -> Observation:
-    """End the incarnation of a group that is given up as a whole, or whose pods cannot take the new size (11).
+    """Begin a new incarnation if all pods are given up, or if the running pods were made with a `min:max` that excludes
+    the new size (11).
 
-    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). Exception:
-    it has never run as a whole, and loses a pod that is not replaced (142).
+    A group below the job's minimum does not train at any size. Its pods stay and wait for the others (16). A group that
+    never ran as a whole also starts over when it loses a pod for good (142).
     """
     if not obs.members or obs.finishing:
         return obs
@@ -90,9 +91,9 @@ def write_down_change(obs: Observation, grant: Grant, now: float) -> Observation
 
 
 def _record_exchange(obs: Observation, grant: Grant, now: float) -> Observation:
-    """Record that some pods go for others and come again elsewhere, with the size unchanged.
+    """Record that some pods are released for others and created again elsewhere, with the size unchanged.
 
-    If none comes again, an earlier leader has already recorded the change and got no further.
+    If none is created again, an earlier leader has already recorded the change and got no further.
     """
     gets = grant.assignment
     if (

@@ -1,6 +1,6 @@
-"""Warnings about a job that goes on: one condition for each, True while there is a reason.
+"""Warnings about a job that works nevertheless: one condition for each, True while there is a reason.
 
-All of them have one rule, because nearly every job has nothing to be warned of in nearly every pass.
+All share one rule, because nearly every job has no warning in nearly every pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the status of a quota policy says: GPUs by flavor and in all, jobs, and what is not in effect as written.
+"""Makes the status of a quota policy: GPUs by flavor and in all, jobs, and the parts that are not in effect as
+written.
 
-The numbers are those of the accounts after a pass; `resolve` says what is wrong, and in which words. A parent's numbers
-are the sums of its children's.
+The numbers are those of the accounts after a pass. `resolve` finds the problems and words them. A parent's numbers are
+the sums of its children's.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Overview:
                 self._add(account)
 
     def _add(self, account: Account) -> None:
-        """Count an account without children, for itself and for all above it."""
+        """Count an account without children for itself and for all accounts above it."""
         borrowed = max(0, account.used_now - account.guaranteed)
         self._all_borrowed[account.flavor] += borrowed
         for one in account.path:

@@ -1,8 +1,8 @@
-"""Makes the teams that the allocator reads of a cluster's quota policies: who owns which namespace, who has which
-parent.
+"""Makes the allocator's teams from a cluster's quota policies: the owner of each namespace, the parent of each
+team.
 
-If policies contradict each other, the older one wins, of one age the first by name (177), and their statuses say so. A
-policy whose parent cannot be its parent stands at the top, so that no guarantee is lost by a mistake.
+If policies contradict each other, the older one wins; at equal age, the first by name (177). Their statuses say so. A
+policy with an impossible parent stands at the top, so that no guarantee is lost by a mistake.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Resolved:
     grace_ceilings: Mapping[str, int] = field(default_factory=dict)
 
     def grace_ceiling(self, namespace: str) -> int | None:
-        """The most seconds that a leaving pod of that namespace gets; None = no ceiling."""
+        """The longest grace of a leaving pod of that namespace (seconds); None = no ceiling."""
         return self.grace_ceilings.get(self.team_of.get(namespace, ""))
 
 
@@ -211,7 +211,7 @@ def _refuse_namespaces(policy: Policy, problems: _Problems) -> None:
 
 
 def _wanted(spec: PolicySpec, namespaces: Sequence[Namespace]) -> list[str]:
-    """The namespaces that the policy claims, in order. A namespace that it names need not exist yet."""
+    """The namespaces that the policy claims, in order. A named namespace need not exist yet."""
     selector = spec.namespace_selector
     chosen = {n.name for n in namespaces if selects(selector, n.labels)} if selector is not None else set()
     return sorted(chosen.union(spec.namespaces))

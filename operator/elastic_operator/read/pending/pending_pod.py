@@ -1,6 +1,7 @@
-"""Whether a pod of others that waits for GPUs is ours to help, and what it asks for. `pending_pods` remembers that.
+"""Decides whether the operator makes room for a pod of others that waits for GPUs, and reads its requirements.
+`pending_pods` remembers the result.
 
-It is ours if its scheduler heeds nominations, and it lacks GPUs or has a node promised.
+It makes room if the pod's scheduler heeds nominations, and the pod lacks GPUs or has a promised node.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ NEVER_PREEMPTS = "Never"
 KEPT_FOR_NOTHING = "nodes were kept for it in vain"
 
 Volumes = Callable[[str, Iterable[str]], VolumeFacts]
-"""What is known of the claims of a namespace that have these names."""
+"""The known facts on the claims of a namespace with these names."""
 
 
 class PodBackoff(NamedTuple):
-    """Until when (epoch seconds) nothing is tried for a pod, and why."""
+    """A pod's back-off: until when (epoch seconds), and why."""
 
     until: float
     why: str
 
 
 class PodContext(NamedTuple):
-    """What decides about a pod beside itself: the node that kube-scheduler has nominated it for ("" if that is gone),
-    whether nothing is tried for it now, and its volumes.
+    """The facts outside a pod that decide about it: its nominated node ("" if that is deleted), its back-off, and its
+    volumes.
     """
 
     nominated: str
@@ -47,7 +48,9 @@ class PodContext(NamedTuple):
 def pending_pod_of(
     pod: objects.Pod, gang: str, reserved: Reservation, context: PodContext, settings: Settings, now: float
 ) -> tuple[PendingPod | None, float]:
-    """The pending pod, None if it is not ours to help; and until when (epoch seconds) that stays the same."""
+    """The pending pod, None if the operator makes no room for it; and until when (epoch seconds) that stays the
+    same.
+    """
     holds, nominated = reserved.holds(now), context.nominated if not reserved.node else ""
     if not _is_ours_to_help(pod, settings, promised=holds or bool(nominated)):
         return None, inf
@@ -78,9 +81,11 @@ def pending_pod_of(
 
 
 def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) -> bool:
-    """Whether its scheduler heeds nominations, and it lacks GPUs or has a node `promised`. Gated pods are not helped.
+    """Whether the pod's scheduler heeds nominations, and the pod lacks GPUs or has a node `promised`. Gated pods do not
+    count.
 
-    If a reservation ran out and there are free GPUs, something else keeps the pod from them: more would not help.
+    If a reservation ran out and there are free GPUs, something else keeps the pod from them, and more GPUs would not
+    help.
     """
     spec = pod.spec
     if spec.scheduler_name not in settings.nominate_for or spec.scheduling_gates or pod.metadata.labels.queue:
@@ -93,7 +98,7 @@ def _is_ours_to_help(pod: objects.Pod, settings: Settings, *, promised: bool) ->
 
 def _shape(pod: objects.Pod, volumes: VolumeFacts, settings: Settings) -> PodShape:
     spec: dict[str, Any] = msgspec.to_builtins(pod.spec)
-    # Checked before: its scheduler heeds nominations, like the default scheduler.
+    # Checked before: the pod's scheduler heeds nominations, like the default scheduler.
     spec["schedulerName"] = ""
     return shape_of({"spec": spec}, gpu_resources=settings.gpu_resources, volumes=volumes)
 

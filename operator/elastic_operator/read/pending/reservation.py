@@ -1,9 +1,9 @@
 """A place kept for a pending pod of others: kube-scheduler's own nomination, and a condition that says it is ours.
 
-`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); whoever
-sets it must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did
-not work: a new leader finds all of it there (45). Both are in the status, which no user may write. Up to 0.2 an
-annotation took the condition's place, and could be forged.
+`status.nominatedNodeName` makes kube-scheduler keep the room from pods of equal and lower priority (KEP-5278); the
+setter must clear it (41). The condition, in the same write, says until when the pod has the place, and which nodes did
+not work. So a new leader finds all of it there (45). Both are in the status, which no user may write. Releases up to
+0.2 used an annotation instead of the condition. It could be forged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 
 FIRST_AVOIDED_SECONDS = 60.0
 MAX_AVOIDED_SECONDS = 3600.0
-"""How long a node on which a reservation ran out is left alone: at first, and doubled each time up to the longest."""
+"""How long a node on which a reservation ran out is avoided: at first, and doubled each time up to the longest."""
 _MAX_TIMES = 10
-"""From this many times on, the time stays the same."""
+"""After this many times, the time does not grow any more."""
 MAX_AVOIDED = 16
 """The most nodes that are remembered for one pod; the latest failures count."""
 MAX_ANNOTATION = 16_384
@@ -29,14 +29,14 @@ MAX_ANNOTATED_SECONDS = 600.0
 """An annotation of an older release reserves a node for no longer than this, once it has become a condition."""
 CONDITION = f"{GROUP}/Reserved"
 BACKWARDS_SECONDS = 60.0
-"""A reservation that begins later than this from now was written before the clock was set back."""
+"""A reservation that begins more than this in the future was written before the clock was set back."""
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The node that is kept for a pod ("" = none), `since` and `until` when (epoch seconds), and the nodes to avoid:
     those on which a reservation of the pod ran out.
 
-    Nothing is kept for the pod before `rests_until` (139).
+    No node is reserved for the pod before `rests_until` (139).
     """
 
     node: str = ""
@@ -54,16 +54,16 @@ class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.node) and not self.holds(now)
 
     def avoided(self, now: float) -> dict[str, float]:
-        """The nodes to leave alone now, and until when."""
+        """The nodes to avoid now, and until when."""
         return {node: one.until for node, one in self.avoid.items() if now < one.until <= now + MAX_AVOIDED_SECONDS}
 
     def backs_off(self, now: float) -> bool:
-        """Whether no node is to be reserved for the pod now."""
+        """Whether the pod is in back-off: no node is reserved for it now."""
         return now < self.rests_until <= now + MAX_FUTILE_SECONDS
 
     def ran_out(self, now: float) -> Reservation:
-        """The rest of a reservation that ran out: its node is avoided for a while, and after some of these all nodes
-        are (139).
+        """The reservation after it ran out: its node is avoided for a while, and after several of these all nodes are
+        (139).
         """
         before = Attempts(_believed(self.avoid.get(self.node, NEVER_FAILED).times))
         avoid = {**self.avoid, self.node: before.failed(now, FIRST_AVOIDED_SECONDS, MAX_AVOIDED_SECONDS)}
@@ -80,9 +80,10 @@ def _believed(times: int) -> int:
 
 
 def reservation_of(pod: Pod) -> Reservation:
-    """The reservation in the pod's condition; none if somebody else has nominated the pod, or if it cannot be read.
+    """The reservation in the pod's condition; an empty one if somebody else has nominated the pod, or if it cannot be
+    read.
 
-    kube-scheduler takes a nomination away after each try in vain; the reservation stays, see `is_renewable`.
+    kube-scheduler removes a nomination after each failed try; the reservation stays, see `is_renewable`.
     """
     condition = _condition(pod)
     if condition is None:
@@ -96,14 +97,14 @@ def reservation_of(pod: Pod) -> Reservation:
 
 
 def is_renewable(pod: Pod, reservation: Reservation, now: float) -> bool:
-    """Whether the reservation must be written again: it holds, but its nomination is gone, or it is only an
+    """Whether the reservation must be written again: it is in force, but its nomination was removed, or it is only an
     annotation.
     """
     return reservation.holds(now) and (not pod.status.nominated_node_name or is_annotated(pod))
 
 
 def is_annotated(pod: Pod) -> bool:
-    """Whether no condition of the pod says that its place is ours."""
+    """Whether the reservation is only in an annotation, and not in a condition of the pod."""
     return _condition(pod) is None
 
 
@@ -114,8 +115,8 @@ def _condition(pod: Pod) -> Condition | None:
 def _annotated(pod: Pod) -> Reservation:
     """The reservation in an annotation of a release before 0.3, if the pod has its nomination, too.
 
-    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and then does
-    not count any more.
+    Anybody may have written the annotation, but users cannot nominate. It becomes a condition at once, and does not
+    count after that.
     """
     found = _read(pod.metadata.annotations.reserved)
     return found if found.node and pod.status.nominated_node_name == found.node else Reservation()

@@ -1,6 +1,6 @@
-"""Which gangs of pending pods are whole, so that places may be planned for them (144).
+"""Decides which gangs of pending pods are whole, so that places may be planned for them (144).
 
-Nothing says how many pods a gang will have. A controller creates them one by one, and kube-scheduler tries them one by
+The final number of a gang's pods is unknown: a controller creates them one by one, and kube-scheduler tries them one by
 one. So a gang counts as whole when it has not grown for a second and kube-scheduler has found no room for any of its
 pods.
 
@@ -21,7 +21,7 @@ from elastic_operator.plan.facts.times import NEVER_FAILED, Attempts
 SETTLED_SECONDS = 1.0
 """At its default of 20 requests a second, kube-controller-manager creates twenty pods in that time."""
 MAX_GROWING_SECONDS = 10.0
-"""A gang may grow for this long without a second's pause. Then the pods that are there are served."""
+"""A gang may grow for this long without a second's pause. Then its existing pods are served."""
 MAX_GANG_PODS = 1_000
 PODS_A_SECOND, MAX_GANG_BACKOFF_SECONDS = 32, 60.0
 
@@ -41,8 +41,8 @@ class _Gang:
 
 
 class WholeGangs:
-    """The gangs at the last look. `again_at` is when (epoch seconds) the next gang is planned for without any other
-    change.
+    """The gangs at the last look. `again_at` is when (epoch seconds) places are planned for the next gang without an
+    event.
     """
 
     def __init__(self) -> None:
@@ -50,14 +50,14 @@ class WholeGangs:
         self._in_this_pass: dict[str, frozenset[str]] = {}
         """The gangs that this pass may serve, and their pods (uids) that have no place yet."""
         self._instead: dict[str, tuple[PendingPod, PendingPod]] = {}
-        """By uid: a pod of a gang that cannot be served, and the pod to plan for in its place."""
+        """By uid of a pod whose gang cannot be served: that pod, and the pod to plan for instead."""
         self.again_at = inf
 
     def without_unsettled(
         self, waiting: Mapping[str, Mapping[str, PendingPod | None]], now: float
     ) -> Mapping[str, PendingPod]:
-        """The pending pods (by uid) to plan for in place of those whose gangs are unsettled: still growing, in
-        back-off, or not whole.
+        """The pending pods (by uid) to plan for instead of pods of unsettled gangs: still growing, in back-off, or not
+        whole.
 
         Args:
             waiting: For each gang, its waiting pods (by uid); None for a pod that waits for something else, or that
@@ -90,7 +90,7 @@ class WholeGangs:
         return {uid: held for uid, (_, held) in self._instead.items()}
 
     def note_served(self, uids: Set[str], tried: Set[str], now: float) -> list[frozenset[str]]:
-        """After a pass in which these pods (uids) got places: gangs that were `tried` and got none back off.
+        """Note the pods (uids) that got places in a pass. Gangs that were `tried` and got none back off.
 
         Returns the waiting pods (uids) of each gang that backs off for the first time in a row.
         """
@@ -111,7 +111,7 @@ class WholeGangs:
 
 
 def _grown(pods: Iterable[PendingPod | None], now: float) -> float:
-    """The latest time at which the youngest of new pods can have been created: the API tells whole seconds."""
+    """The latest possible creation time of the youngest of new pods: the API has whole seconds."""
     return min(now, max(pod.created + 1.0 if pod else now for pod in pods))
 
 
@@ -125,7 +125,7 @@ def _can_be_served(pods: Collection[PendingPod | None]) -> bool:
 def _alone(
     pod: PendingPod, *, may_preempt: bool, before: tuple[PendingPod, PendingPod] | None
 ) -> tuple[PendingPod, PendingPod]:
-    """The pending pod, and the one to use in its place; the same objects as before if nothing has changed."""
+    """The pending pod, and the one to use instead; the same objects as before if nothing has changed."""
     if before is not None and before[0] is pod and before[1].may_preempt is may_preempt:
         return before
     return pod, replace(pod, gang="", may_preempt=may_preempt)

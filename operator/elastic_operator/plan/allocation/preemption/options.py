@@ -1,8 +1,8 @@
-"""The options for the pods of one preemptor: which units would have to be evicted from which node, the cheapest first.
+"""The options for the pods of one preemptor: the units to preempt on one node, the cheapest option first.
 
-While the preemptor, or a preemptor that is equivalent, preempts on other nodes, an option gets dearer and never
-cheaper. So options are found once for all preemptors that are equivalent. An option is checked again when pods are
-preempted on its node, and when it is the cheapest left (44).
+While the preemptor, or an equivalent one, preempts on other nodes, an option only gets dearer. So options are found
+once for all equivalent preemptors. An option is checked again when pods are preempted on its node, and when it is the
+cheapest left (44).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Found = list[tuple[tuple[float, ...], int]]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One pod fits onto the node if these units go."""
+    """One pod fits onto the node if these units are preempted."""
 
     node: int
     units: tuple[Unit, ...]
@@ -41,7 +41,7 @@ class Options:
         self._known: dict[str, Found] = {}
 
     def cheapest(self, role: str, need: int) -> Option | None:
-        """The cheapest option for one more pod; `need` are the GPUs that the preemptor still lacks, this pod's
+        """The cheapest option for one more pod. `need` is the number of GPUs that the preemptor still lacks, this pod's
         included.
         """
         preemption = self._candidates.preemption(need)
@@ -91,7 +91,7 @@ class Options:
         return None
 
     def _at_first_sight(self, role: str, preemption: Preemption | None) -> Option | None:
-        """An option that cannot be beaten: evict one worker of the weakest job, with no more GPUs than needed."""
+        """An option that cannot be beaten: preempt one worker of the weakest job, with no more GPUs than needed."""
         requirements, board = self._preemptor.requirements(role), self._state.board
         if not requirements.gpus or preemption is None:
             return None
@@ -142,9 +142,9 @@ class Options:
 
 
 def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
-    """Whether pods go there already for another pending pod (46).
+    """Whether pods are preempted there already for another pending pod (46).
 
-    kube-scheduler counts a pod that is nominated for a node as if it were there. So two of them would keep each other
+    kube-scheduler counts a pod that is nominated for a node as if it were there. So two such pods would keep each other
     out until the room of both is free. The pods of one gang wait for all of it anyway.
     """
     others = (entry for entry, _ in state.seated[node] if entry is not preemptor and entry.is_pending_pod)
@@ -153,7 +153,7 @@ def _is_promised(state: AllocationState, node: int, preemptor: Entry) -> bool:
 
 
 def _as_they_leave(entry: Entry) -> Iterable[int]:
-    """The nodes of a job's workers, in the order in which these go."""
+    """The nodes of a job's workers, in the order of preemption."""
     seats = [seat.node for seat in entry.seats[::-1] if seat.role == ROLE_WORKER]
     return dict.fromkeys(
         seats + [entry.at[m.uid] for m in entry.kept[::-1] if m.role == ROLE_WORKER and m.uid in entry.at]
@@ -169,8 +169,8 @@ def _needed(state: AllocationState, preemptor: Entry, role: str, node: int, chos
 
 
 def _price(units: Sequence[Unit], node: int, preemption: Preemption | None, *, gang: bool) -> tuple[float, ...]:
-    """Cheap kinds first, then few GPUs lost. Of whole jobs first those of the team with the highest share value, and of
-    low priority.
+    """Sort key: cheap kinds first, then few GPUs lost. Among whole jobs first those of the team with the highest share
+    value, then those of low priority.
 
     For a gang, fewest GPUs lost comes first: a gang needs many nodes, and preempting a whole job for one node wastes
     the job's pods on other nodes (144).

@@ -1,7 +1,7 @@
-"""The units that the jobs under one account give, the weakest first, listed once for all that is taken.
+"""The units that may be preempted under one account, the weakest first, listed once for all preemptions from it.
 
-While units go, the order of two units changes only with the share values of their teams. So units whose order cannot
-change are kept in one heap, and only the first ones of the heaps are compared.
+While units are preempted, the order of two units changes only with the share values of their teams. So units whose
+order cannot change are kept in one heap, and only the first units of the heaps are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Listed(NamedTuple):
 
 
 _Heaps = dict[tuple[Account | None, int, bool, bool], list[_Listed]]
-"""Heaps by account, GPUs that go, whether these are not yet held (166), and whether a running job ends (150):
+"""Heaps by account, GPUs of the unit, whether these are not yet held (166), and whether a running job ends (150).
 `Candidates.may_go` has one answer for all units of a heap.
 """
 
@@ -43,12 +43,14 @@ class VictimQueue:
         self._gone: set[Entry] = set()
         self._places = count()
         self._unlisted = dict.fromkeys(candidates.under(account))
-        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may go."""
+        """Jobs whose unit of all pods is not listed, or has changed. They are listed when no single pod may be
+        preempted.
+        """
         for entry in self._unlisted:
             self._list(self._singles, candidates.singles(entry))
 
     def take_weakest(self, preemption: Preemption | None) -> Unit | None:
-        """The weakest unit of those that may go; None if none may."""
+        """The weakest unit that may be preempted; None if there is none."""
         return self._take(self._singles, preemption) or self._take(self._listed_wholes(), preemption)
 
     def _listed_wholes(self) -> _Heaps:
